@@ -1,0 +1,1 @@
+"""Memory mechanisms, gates, networks and their kernels; knows nothing of sweeps."""

@@ -1,0 +1,78 @@
+"""Named implementations behind one seam: found by scanning a package, extended by entry points and plug-in modules."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterator
+from importlib.metadata import entry_points
+from typing import Generic, TypeVar
+
+from models.config import Config
+
+T = TypeVar("T")
+
+
+class RegistrationError(ValueError):
+    """Two implementations claim one name, or an implementation has no name."""
+
+
+class Registry(Generic[T]):
+    """Maps the `name` default of a config class to the config class and its implementation."""
+
+    def __init__(self, noun: str, package: str, entry_point_group: str) -> None:
+        self.noun = noun
+        self._package = package
+        self._group = entry_point_group
+        self._entries: dict[str, tuple[type[Config], type[T]]] = {}
+        self._scanned = False
+
+    def register(self, config_class: type[Config]) -> Callable[[type[T]], type[T]]:
+        """Class decorator: `config_class` names the options of the decorated implementation."""
+        name = config_class.model_fields["name"].default
+        if not isinstance(name, str):
+            raise RegistrationError(f"{config_class.__name__} needs `name: Literal[...] = ...` with a default")
+
+        def add(implementation: type[T]) -> type[T]:
+            taken = self._entries.get(name)
+            if taken is not None and taken[1].__module__ != implementation.__module__:
+                raise RegistrationError(
+                    f"{self.noun} `{name}` is defined by {taken[1].__module__} and again by {implementation.__module__}"
+                )
+            self._entries[name] = (config_class, implementation)
+            return implementation
+
+        return add
+
+    def names(self) -> list[str]:
+        """All known names, sorted."""
+        self._scan()
+        return sorted(self._entries)
+
+    def __contains__(self, name: object) -> bool:
+        self._scan()
+        return name in self._entries
+
+    def __iter__(self) -> Iterator[tuple[str, type[Config], type[T]]]:
+        for name in self.names():
+            yield name, *self._entries[name]
+
+    def config_class(self, name: str) -> type[Config]:
+        """The config class of `name`; KeyError if unknown."""
+        self._scan()
+        return self._entries[name][0]
+
+    def implementation(self, name: str) -> type[T]:
+        """The implementation of `name`; KeyError if unknown."""
+        self._scan()
+        return self._entries[name][1]
+
+    def _scan(self) -> None:
+        if self._scanned:
+            return
+        self._scanned = True
+        package = importlib.import_module(self._package)
+        for module in pkgutil.iter_modules(package.__path__, f"{self._package}."):
+            importlib.import_module(module.name)
+        for entry_point in entry_points(group=self._group):
+            entry_point.load()

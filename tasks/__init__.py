@@ -1,0 +1,1 @@
+"""Workloads and corpora, the job types, metrics, statistics, claims and ready-made specs."""

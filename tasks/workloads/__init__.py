@@ -1,0 +1,1 @@
+"""One file a workload: its config and the streams it makes."""

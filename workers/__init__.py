@@ -1,0 +1,1 @@
+"""What happens on a machine: threads, hardware record, running a batch, joining a cluster."""
