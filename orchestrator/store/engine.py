@@ -1,0 +1,114 @@
+"""Opening the database: SQLite in WAL mode or Postgres, its schema version checked, never guessed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
+
+from orchestrator.store.schema import metadata
+
+VERSION_TABLE = "slotsweep_alembic_version"
+HEAD = "0001"
+BUSY_SECONDS = 60
+
+
+class StoreError(Exception):
+    """The database cannot be used; the message says why and what to do."""
+
+
+def open_engine(url: str) -> Engine:
+    """An engine for `url`. Raises StoreError for a URL that names neither SQLite nor Postgres."""
+    try:
+        parsed = make_url(url)
+    except ArgumentError as error:
+        raise StoreError(f"`{url}` is not a database URL, such as sqlite:///sweeps.db or postgresql://...") from error
+    if parsed.get_backend_name() == "sqlite":
+        if parsed.database:
+            Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+        engine = create_engine(parsed, connect_args={"timeout": BUSY_SECONDS})
+        _use_wal(engine)
+        return engine
+    if parsed.get_backend_name() == "postgresql":
+        return create_engine(parsed.set(drivername="postgresql+psycopg"), pool_pre_ping=True)
+    raise StoreError(f"databases of kind `{parsed.get_backend_name()}` are not supported: use sqlite or postgresql")
+
+
+def _use_wal(engine: Engine) -> None:
+    @event.listens_for(engine, "connect")
+    def configure(connection: Any, _record: Any) -> None:
+        connection.isolation_level = None  # transactions are begun below, not by the driver
+        for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON", f"busy_timeout={BUSY_SECONDS}000"):
+            connection.execute(f"PRAGMA {pragma}")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        # A writer takes its lock at once: upgrading from a read lock later could only fail with "database is locked".
+        reading = connection.get_execution_options().get("slotsweep_reading", False)
+        connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
+
+
+@contextmanager
+def reading(engine: Engine) -> Iterator[Connection]:
+    """A connection for reading a consistent snapshot."""
+    with engine.connect().execution_options(slotsweep_reading=True) as connection:
+        yield connection
+
+
+def ensure_schema(engine: Engine) -> None:
+    """Create the tables in an empty database; refuse one of another version, or one that belongs to another program."""
+    try:
+        tables = set(inspect(engine).get_table_names())
+    except SQLAlchemyError as error:
+        raise StoreError(f"cannot open the database at {shown(engine)}: {_reason(error)}") from error
+    if VERSION_TABLE in tables:
+        _check_version(engine)
+        return
+    foreign = _owner(tables)
+    if foreign:
+        raise StoreError(
+            f"the database at {shown(engine)} holds {foreign}'s tables; slotsweep, Optuna and MLflow need a database or "
+            "schema each: point SLOTSWEEP_DATABASE_URL at one of its own"
+        )
+    _create(engine)
+
+
+def _create(engine: Engine) -> None:
+    with engine.begin() as connection:
+        if engine.dialect.name == "postgresql":
+            connection.execute(text("SELECT pg_advisory_xact_lock(7310220)"))
+        connection.execute(text(f"CREATE TABLE IF NOT EXISTS {VERSION_TABLE} (version_num VARCHAR(32) PRIMARY KEY)"))
+        if connection.execute(text(f"SELECT count(*) FROM {VERSION_TABLE}")).scalar_one() == 0:
+            metadata.create_all(connection)
+            connection.execute(text(f"INSERT INTO {VERSION_TABLE} VALUES ('{HEAD}')"))
+
+
+def _check_version(engine: Engine) -> None:
+    with reading(engine) as connection:
+        found = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar_one_or_none()
+    if found != HEAD:
+        raise StoreError(
+            f"the database at {shown(engine)} has schema {found or 'none'}, this version of slotsweep needs {HEAD}: "
+            "run `slotsweep db upgrade`"
+        )
+
+
+def _owner(tables: set[str]) -> str | None:
+    if {"experiments", "runs"} <= tables or "alembic_version" in tables:
+        return "MLflow"
+    return "Optuna" if "studies" in tables else None
+
+
+def shown(engine: Engine) -> str:
+    """The database's URL without its password."""
+    return engine.url.render_as_string(hide_password=True)
+
+
+def _reason(error: SQLAlchemyError) -> str:
+    original = error.orig if isinstance(error, OperationalError) else error
+    return str(original).strip().splitlines()[0]

@@ -1,0 +1,142 @@
+"""Plain records that go into the store and come out of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class NewSweep:
+    """A sweep as submitted. `spec` is its canonical JSON form, from which it can run without the file."""
+
+    name: str
+    kind: str
+    spec: dict[str, Any]
+    spec_text: str
+    spec_path: str | None
+    software: dict[str, Any]
+    use_cache: bool = True
+    priority: int = 0
+    user: str | None = None
+
+
+@dataclass(frozen=True)
+class CellRow:
+    """A trial without its seed, as stored. `digest` is its identity."""
+
+    digest: str
+    kind: str
+    workload: dict[str, Any]
+    mechanism: dict[str, Any]
+    episodes: int
+    dtype: str
+    device: str
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """A sweep's id and what became of its trials at submission."""
+
+    sweep: str
+    trials: int
+    reused: int
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A trial that waits to be computed: its place in the sweep, its row, its cell's row and its seed."""
+
+    position: int
+    trial: int
+    cell: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Lease:
+    """Trials held by one attempt. `attempt` is the fencing token: it only grows."""
+
+    attempt: int
+    trials: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """What a worker reports of one trial: metrics, or one reason and a message."""
+
+    trial: int
+    metrics: dict[str, float] | None
+    reason: str | None
+    message: str
+    started: float
+    finished: float
+    wall_seconds: float
+    cpu_seconds: float | None
+    peak_memory_bytes: int | None
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """What `accept` did with a report: trials done, failed for good, sent back to pending, and dropped as stale."""
+
+    done: int = 0
+    failed: int = 0
+    retried: int = 0
+    stale: int = 0
+
+
+@dataclass(frozen=True)
+class Counts:
+    """A sweep's trials by state."""
+
+    pending: int = 0
+    leased: int = 0
+    done: int = 0
+    failed: int = 0
+    cancelled: int = 0
+
+    @property
+    def total(self) -> int:
+        """All trials of the sweep."""
+        return self.pending + self.leased + self.done + self.failed + self.cancelled
+
+    @property
+    def open(self) -> int:
+        """Trials that still have to be computed."""
+        return self.pending + self.leased
+
+
+@dataclass(frozen=True)
+class SweepRow:
+    """A sweep as stored, with its trials counted."""
+
+    id: str
+    name: str
+    kind: str
+    state: str
+    priority: int
+    spec: dict[str, Any]
+    spec_text: str
+    spec_path: str | None
+    use_cache: bool
+    trials: int
+    reused: int
+    software: dict[str, Any]
+    user: str | None
+    created: float
+    started: float | None
+    finished: float | None
+    report: str | None
+    counts: Counts = field(default_factory=Counts)
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Something the tracker must hear of: a trial's outcome, or (trial None) a change of the sweep itself."""
+
+    id: int
+    sweep: str
+    trial: int | None
+    reused: bool

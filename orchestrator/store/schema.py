@@ -1,0 +1,186 @@
+"""The tables. The database is the only truth: Ray, MLflow, files and screens follow from it and can be rebuilt.
+
+A trial is one row for a (key, generation), whoever asked for it; `sweep_trials` says which sweeps did. An attempt is
+one execution of a batch under a lease; its id is the fencing token. Times are seconds since the epoch, UTC, except
+`leased_until`, which is on the lease clock named beside it.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+from orchestrator.store.states import REASONS, SweepState, TrialState
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+RowId = BigInteger().with_variant(Integer, "sqlite")
+
+
+def _one_of(column: str, values: list[str], name: str) -> CheckConstraint:
+    quoted = ", ".join(f"'{value}'" for value in values)
+    return CheckConstraint(f"{column} IN ({quoted})", name=name)
+
+
+sweeps = Table(
+    "sweeps",
+    metadata,
+    Column("id", String(16), primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("kind", String(32), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("priority", Integer, nullable=False, default=0),
+    Column("spec", JSON, nullable=False),
+    Column("spec_text", Text, nullable=False),
+    Column("spec_path", Text),
+    Column("use_cache", Boolean, nullable=False),
+    Column("trials", Integer, nullable=False),
+    Column("reused", Integer, nullable=False),
+    Column("software", JSON, nullable=False),
+    Column("user", Text),
+    Column("created", Float, nullable=False),
+    Column("started", Float),
+    Column("finished", Float),
+    Column("report", Text),
+    _one_of("state", list(SweepState), "state"),
+)
+
+cells = Table(
+    "cells",
+    metadata,
+    Column("id", RowId, primary_key=True),
+    Column("digest", String(64), nullable=False, unique=True),
+    Column("kind", String(32), nullable=False),
+    Column("workload", JSON, nullable=False),
+    Column("mechanism", JSON, nullable=False),
+    Column("episodes", Integer, nullable=False),
+    Column("dtype", String(16), nullable=False),
+    Column("device", String(16), nullable=False),
+    Column("fingerprint", String(64), nullable=False),
+)
+
+trials = Table(
+    "trials",
+    metadata,
+    Column("id", RowId, primary_key=True),
+    Column("key", String(32), nullable=False),
+    Column("generation", Integer, nullable=False),
+    Column("cell", ForeignKey("cells.id"), nullable=False),
+    Column("seed", BigInteger, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("reason", String(16)),
+    Column("message", Text),
+    Column("attempts", Integer, nullable=False, default=0),
+    Column("infrastructure_failures", Integer, nullable=False, default=0),
+    Column("code_failures", Integer, nullable=False, default=0),
+    Column("attempt", RowId),
+    UniqueConstraint("key", "generation"),
+    _one_of("state", list(TrialState), "state"),
+    CheckConstraint("reason IS NULL OR reason IN (" + ", ".join(f"'{r}'" for r in REASONS) + ")", name="reason"),
+    CheckConstraint("(state = 'leased') = (attempt IS NOT NULL)", name="leased_by_an_attempt"),
+    Index(None, "attempt"),
+)
+
+sweep_trials = Table(
+    "sweep_trials",
+    metadata,
+    Column("sweep", ForeignKey("sweeps.id"), primary_key=True),
+    Column("position", Integer, primary_key=True),
+    Column("trial", ForeignKey("trials.id"), nullable=False, index=True),
+    Column("reused", Boolean, nullable=False),
+)
+
+hardware = Table(
+    "hardware",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("record", JSON, nullable=False),
+    Column("first_seen", Float, nullable=False),
+)
+
+workers = Table(
+    "workers",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("hardware", ForeignKey("hardware.id"), nullable=False),
+    Column("executor", String(16), nullable=False),
+    Column("device", String(16), nullable=False),
+    Column("pid", Integer, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("started", Float, nullable=False),
+    Column("last_seen", Float, nullable=False),
+)
+
+attempts = Table(
+    "attempts",
+    metadata,
+    Column("id", RowId, primary_key=True),
+    Column("sweep", ForeignKey("sweeps.id"), nullable=False),
+    Column("worker", ForeignKey("workers.id")),
+    Column("state", String(16), nullable=False),
+    Column("trials", Integer, nullable=False),
+    Column("lease_clock", String(64), nullable=False),
+    Column("leased_until", Float, nullable=False),
+    Column("started", Float, nullable=False),
+    Column("finished", Float),
+    Column("reason", String(16)),
+    Column("log", Text),
+    _one_of("state", ["open", "done", "lost"], "state"),
+    Index(None, "state", "leased_until"),
+    sqlite_autoincrement=True,
+)
+
+attempt_trials = Table(
+    "attempt_trials",
+    metadata,
+    Column("attempt", ForeignKey("attempts.id"), primary_key=True),
+    Column("trial", ForeignKey("trials.id"), primary_key=True, index=True),
+)
+
+results = Table(
+    "results",
+    metadata,
+    Column("trial", ForeignKey("trials.id"), primary_key=True),
+    Column("attempt", ForeignKey("attempts.id"), nullable=False),
+    Column("worker", ForeignKey("workers.id"), nullable=False),
+    Column("metrics", JSON, nullable=False),
+    Column("started", Float, nullable=False),
+    Column("finished", Float, nullable=False),
+    Column("wall_seconds", Float, nullable=False),
+    Column("cpu_seconds", Float),
+    Column("peak_memory_bytes", BigInteger),
+)
+
+outbox = Table(
+    "outbox",
+    metadata,
+    Column("id", RowId, primary_key=True),
+    Column("sweep", ForeignKey("sweeps.id"), nullable=False),
+    Column("trial", ForeignKey("trials.id")),
+    Column("reused", Boolean, nullable=False, default=False),
+    Column("delivered", Float),
+    Index("ix_outbox_undelivered", "sweep", "id", sqlite_where=Column("delivered").is_(None)),
+    sqlite_autoincrement=True,
+)

@@ -1,0 +1,187 @@
+"""Running memories over streams: many mechanisms and budgets read each stream once, each trial gets its own metrics.
+
+A fused batch gives each trial the bits it would get alone: streams depend on the seed only, matrix products on the
+stream only, and each memory's state on its own config only.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from models.config import MechanismConfig
+from models.mechanism import MECHANISMS, Mechanism
+from models.similarity import Similarities
+from models.stream import KEY_BYTES, Floats, Phase, Stream
+from tasks.seeds import generator
+from tasks.workload import Workload
+
+TIMING_METRICS = frozenset({"build_us_per_token", "read_us_per_query"})
+"""Metrics that depend on the machine and the moment; every other metric is a function of the trial's key."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one trial: its metrics, or one reason why there are none, with a message for people."""
+
+    metrics: dict[str, float] | None
+    reason: str | None = None
+    message: str = ""
+
+
+def evaluate(
+    workload: Workload[Any], mechanisms: Sequence[MechanismConfig], seed: int, episodes: int, dtype: str
+) -> list[Outcome]:
+    """Outcomes of the trials (workload, mechanism, seed) for each of `mechanisms`, averaged over `episodes` streams.
+
+    A mechanism that raises fails alone: the configs that ran beside it in one group are run again one by one.
+    """
+    outcomes: list[Outcome | None] = [None] * len(mechanisms)
+    groups = _groups(mechanisms, dtype)
+    for episode in range(episodes):
+        stream = workload.stream(seed, episode)
+        _run_episode(stream, [group for group in groups if group.error is None], seed, episode, dtype)
+    for group in groups:
+        if group.error is None:
+            results = [_checked(metrics) for metrics in group.metrics(episodes)]
+        elif len(group.members) > 1:
+            alone = [evaluate(workload, [mechanisms[i]], seed, episodes, dtype) for i in group.members]
+            results = [outcome for [outcome] in alone]
+        else:
+            results = [failure(group.error)]
+        for index, outcome in zip(group.members, results, strict=True):
+            outcomes[index] = outcome
+    return [outcome for outcome in outcomes if outcome is not None]
+
+
+def _groups(mechanisms: Sequence[MechanismConfig], dtype: str) -> list[_Group]:
+    """Mechanisms grouped so that each group runs in one kernel call."""
+    members: dict[tuple[Any, ...], list[int]] = {}
+    for index, config in enumerate(mechanisms):
+        implementation = MECHANISMS.implementation(config.name)
+        members.setdefault((config.name, implementation.group_key(config)), []).append(index)
+    return [
+        _Group(MECHANISMS.implementation(name)([mechanisms[i] for i in indices]), indices, KEY_BYTES[dtype])
+        for (name, _), indices in members.items()
+    ]
+
+
+def _run_episode(stream: Stream, groups: Sequence[_Group], seed: int, episode: int, dtype: str) -> None:
+    similarities = Similarities(stream, dtype)
+    for group in groups:
+        group.guard(group.start, stream, seed, episode)
+    for start, stop, phase in similarities.segments():
+        began = time.perf_counter()
+        similarities.rows(start, stop)
+        shared = time.perf_counter() - began
+        for group in groups:
+            group.guard(group.write, similarities, start, stop, shared)
+        if phase is not None:
+            for group in groups:
+                group.guard(group.begin_phase, similarities, phase)
+            for block in similarities.query_blocks(phase):
+                for group in groups:
+                    group.guard(group.read, block, phase)
+            for group in groups:
+                group.guard(group.end_phase, stream, phase)
+    for group in groups:
+        group.guard(group.finish, stream)
+
+
+class _Group:
+    """One mechanism object and the sums of its configs' measurements over episodes."""
+
+    def __init__(self, memory: Mechanism[Any], members: list[int], key_bytes: int) -> None:
+        self.memory = memory
+        self.members = members
+        self.key_bytes = key_bytes
+        self.error: Exception | None = None
+        self.sums: dict[str, Floats] = {}
+        self.build_seconds = self.read_seconds = 0.0
+        self.tokens = self.queries = 0
+
+    def guard(self, step: Any, *arguments: Any) -> None:
+        """Run `step` unless this group has failed; remember the error if it fails."""
+        if self.error is None:
+            try:
+                step(*arguments)
+            except Exception as error:
+                self.error = error
+
+    def add(self, name: str, value: Any) -> None:
+        self.sums[name] = self.sums.get(name, 0.0) + np.broadcast_to(np.asarray(value, np.float64), len(self.memory))
+
+    def start(self, stream: Stream, seed: int, episode: int) -> None:
+        self.memory.start(stream, generator(seed, "mechanism", episode))
+
+    def write(self, similarities: Similarities, start: int, stop: int, shared: float) -> None:
+        began = time.perf_counter()
+        self.memory.write(similarities, start, stop)
+        self.build_seconds += shared + (time.perf_counter() - began) / len(self.memory)
+        self.tokens += stop - start
+
+    def begin_phase(self, similarities: Similarities, phase: Phase) -> None:
+        began = time.perf_counter()
+        self.memory.settle(similarities, phase.end)
+        self.build_seconds += (time.perf_counter() - began) / len(self.memory)
+        self.right = np.empty((len(self.memory), len(phase.queries)))
+
+    def read(self, block: Any, phase: Phase) -> None:
+        began = time.perf_counter()
+        self.right[:, block.start : block.start + len(block)] = self.memory.answer(block, phase)
+        self.read_seconds += (time.perf_counter() - began) / len(self.memory)
+        self.queries += len(block)
+
+    def end_phase(self, stream: Stream, phase: Phase) -> None:
+        phases = len(stream.phases)
+        abstained = np.isnan(self.right)
+        right = np.where(abstained, 0.0, self.right)
+        credited = np.where(abstained, stream.chance, self.right)
+        self.add("recall", right[:, phase.asked].mean(axis=1) / phases)
+        self.add("recall_all", right.mean(axis=1) / phases)
+        self.add("recall_credited", credited[:, phase.asked].mean(axis=1) / phases)
+        self.add("abstained", abstained.mean(axis=1) / phases)
+        self.add("slots_phase_end", self.memory.counts() / phases)
+
+    def finish(self, stream: Stream) -> None:
+        slots, usage = self.memory.counts(), self.memory.usage()
+        body, metadata = self.memory.bytes_per_slot(stream.dim, self.key_bytes)
+        self.add("slots", slots)
+        self.add("slots_peak", usage.peak)
+        self.add("slots_mean", usage.held / stream.phases[-1].end)
+        self.add("bytes", slots * (body + metadata))
+        self.add("bytes_peak", usage.peak * (body + metadata))
+        self.add("bytes_metadata", slots * metadata)
+        self.add("chance", stream.chance)
+        self.add("tokens", stream.phases[-1].end)
+        self.add("items", stream.distinct)
+
+    def metrics(self, episodes: int) -> list[dict[str, float]]:
+        """Means over `episodes`, one mapping a config."""
+        timing = {
+            "build_us_per_token": 1e6 * self.build_seconds / max(1, self.tokens),
+            "read_us_per_query": 1e6 * self.read_seconds / max(1, self.queries),
+        }
+        return [
+            {name: float(total[index] / episodes) for name, total in self.sums.items()} | timing
+            for index in range(len(self.memory))
+        ]
+
+
+def _checked(metrics: dict[str, float]) -> Outcome:
+    broken = sorted(name for name, value in metrics.items() if not math.isfinite(value))
+    if broken:
+        return Outcome(None, "not_a_number", f"not finite: {', '.join(broken)}")
+    return Outcome(metrics)
+
+
+def failure(error: Exception) -> Outcome:
+    """The outcome of a trial whose code raised `error`."""
+    reason = "out_of_memory" if isinstance(error, MemoryError) else "user_error"
+    return Outcome(None, reason, "".join(traceback.format_exception(error)).strip())

@@ -1,0 +1,106 @@
+"""Running one batch on one worker: trials that share a workload are evaluated seed by seed."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, cast
+
+from models.config import MechanismConfig, canonical_json
+from models.mechanism import MECHANISMS
+from tasks.evaluate import Outcome, evaluate, failure
+from tasks.workload import WORKLOADS, Workload, WorkloadConfig
+from workers.hardware import ResourceMeter
+
+
+@dataclass(frozen=True)
+class BatchTask:
+    """One batch as a worker is handed it: plain data, so that it crosses processes and code versions safely.
+
+    trials: (trial id, seed, index into `mechanisms`)
+    """
+
+    attempt: int
+    workload: dict[str, Any]
+    mechanisms: tuple[dict[str, Any], ...]
+    trials: tuple[tuple[int, int, int], ...]
+    episodes: int
+    dtype: str
+    plugins: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TrialReport:
+    """One trial's outcome and its share of what the batch cost. Times are seconds since the epoch, UTC."""
+
+    trial: int
+    outcome: Outcome
+    started: float
+    finished: float
+    wall_seconds: float
+    cpu_seconds: float
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """What a worker sends back for one batch. `peak_memory_bytes` is the worker's, over the batch, or None."""
+
+    attempt: int
+    trials: tuple[TrialReport, ...]
+    peak_memory_bytes: int | None
+    log: tuple[str, ...] = field(default=())
+
+
+def run_batch(task: BatchTask) -> BatchReport:
+    """Evaluate every trial of `task`. Never raises for a trial's fault: such a trial carries its reason."""
+    configs = [load_mechanism(tree) for tree in task.mechanisms]
+    by_seed: dict[int, list[tuple[int, int]]] = {}
+    for trial, seed, mechanism in task.trials:
+        by_seed.setdefault(seed, []).append((trial, mechanism))
+    reports: list[TrialReport] = []
+    peak = None
+    for seed, members in by_seed.items():
+        started = time.time()
+        with ResourceMeter() as meter:
+            outcomes = _evaluate(task, [configs[m] for _, m in members], seed)
+        finished = time.time()
+        peak = max(filter(None, (peak, meter.peak_memory_bytes)), default=None)
+        share = 1.0 / len(members)
+        reports += [
+            TrialReport(trial, outcome, started, finished, meter.wall_seconds * share, meter.cpu_seconds * share)
+            for (trial, _), outcome in zip(members, outcomes, strict=True)
+        ]
+    return BatchReport(task.attempt, tuple(reports), peak)
+
+
+def _evaluate(task: BatchTask, mechanisms: list[MechanismConfig], seed: int) -> list[Outcome]:
+    try:
+        return evaluate(load_workload(task.workload), mechanisms, seed, task.episodes, task.dtype)
+    except Exception as error:  # the workload's own fault: every trial that reads it fails with the same reason
+        return [failure(error)] * len(mechanisms)
+
+
+def load_mechanism(tree: dict[str, Any]) -> MechanismConfig:
+    """The config that `tree`, an identity, describes."""
+    return _mechanism(canonical_json(tree))
+
+
+def load_workload(tree: dict[str, Any]) -> Workload[Any]:
+    """The workload that `tree`, an identity, describes, made once a process: its data are loaded here."""
+    return _workload(canonical_json(tree))
+
+
+@lru_cache(maxsize=4096)
+def _mechanism(tree: str) -> MechanismConfig:
+    fields = json.loads(tree)
+    config = MECHANISMS.config_class(fields["name"]).model_validate(fields)
+    return cast("MechanismConfig", config)
+
+
+@lru_cache(maxsize=8)
+def _workload(tree: str) -> Workload[Any]:
+    fields = json.loads(tree)
+    config = WORKLOADS.config_class(fields["name"]).model_validate(fields)
+    return WORKLOADS.implementation(fields["name"])(cast("WorkloadConfig", config))

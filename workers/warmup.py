@@ -1,0 +1,47 @@
+"""Before any worker starts: compile the kernels a sweep needs, load (and fetch) the data it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from models.mechanism import MECHANISMS
+from models.stream import Phase, Stream, unit
+from tasks.evaluate import evaluate
+from tasks.workload import Workload
+from workers.batch import load_mechanism, load_workload
+
+TINY_TOKENS = 12
+
+
+class TinyStreams(Workload[Any]):
+    """Streams of a few tokens: enough to make every kernel compile for the types that real streams have."""
+
+    def stream(self, seed: int, episode: int) -> Stream:
+        rng = np.random.default_rng(seed)
+        items = np.arange(TINY_TOKENS, dtype=np.int64) % (TINY_TOKENS // 2)
+        base = unit(rng.standard_normal((TINY_TOKENS // 2, 4)))
+        labels = np.arange(TINY_TOKENS // 2, dtype=np.int64) % 2
+        phase = Phase(TINY_TOKENS, base, labels, np.arange(TINY_TOKENS // 2), np.array([0]))
+        return Stream(base[items], labels[items], items, (phase,), classes=2, chance=0.5)
+
+    @classmethod
+    def tokens(cls, config: Any) -> int:
+        return TINY_TOKENS
+
+
+def compile_kernels(mechanisms: Iterable[dict[str, Any]], dtype: str) -> None:
+    """Run each kind of `mechanisms` (identities) once on a tiny stream. Raises what the mechanism raises."""
+    kinds = {}
+    for config in map(load_mechanism, mechanisms):
+        kinds.setdefault((config.name, MECHANISMS.implementation(config.name).group_key(config)), config)
+    evaluate(TinyStreams(None), list(kinds.values()), seed=0, episodes=1, dtype=dtype)
+
+
+def prepare(workloads: Iterable[dict[str, Any]], mechanisms: Iterable[dict[str, Any]], dtype: str) -> None:
+    """Everything that must happen once on a machine before its workers start."""
+    for workload in workloads:
+        load_workload(workload)
+    compile_kernels(mechanisms, dtype)
