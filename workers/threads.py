@@ -28,10 +28,6 @@ def pin_threads(threads: int) -> None:
     Raises ValueError below 1. numba cannot go above the number of threads it was loaded with.
     """
     os.environ.update(thread_environment(threads))
-    if "numpy" in sys.modules:
-        import threadpoolctl
-
-        threadpoolctl.threadpool_limits(threads)
     if "numba" in sys.modules:
         import numba
 
@@ -40,6 +36,11 @@ def pin_threads(threads: int) -> None:
         import torch
 
         torch.set_num_threads(threads)
+    if "numpy" in sys.modules:
+        import threadpoolctl
+
+        # Last: numba's own setting may load OpenMP with the machine's number of threads.
+        threadpoolctl.threadpool_limits(threads)
 
 
 def usable_cpus() -> int:

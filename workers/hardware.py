@@ -1,0 +1,325 @@
+"""What a trial ran on, and what it cost: the hardware record of a process, and a meter of time and memory."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.metadata
+import json
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Self
+
+from workers.threads import threads_in_use, usable_cpus
+
+Value = str | int | bool | None
+
+COMMAND_SECONDS = 1.0
+"""Longest wait for one outside command; what has not answered by then is recorded as unknown."""
+
+MACHINE_FIELDS = ("cpu_model", "cores", "cpus", "threads", "ram_bytes", "os", "gpu", "gpu_driver", "device")
+"""The fields that name the machine and how much of it is used, as opposed to the software on it."""
+
+RAPL_COUNTER = Path("/sys/class/powercap/intel-rapl:0/energy_uj")
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+
+
+class UnknownFactError(Exception):
+    """A fact that cannot be read here; the text is the reason that is recorded beside it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """The machine and the software of one process. None means unknown, and `reasons` says why.
+
+    cpu_model   the maker's name
+    cores       physical cores of the machine
+    cpus        logical CPUs this process may run on
+    threads     threads a numeric library may use in this process
+    ram_bytes   main memory of the machine
+    gpu         names of the GPUs, or "none"
+    gpu_driver  its version, or "none"
+    device      device class this process computes on: cpu, cuda or mps
+    energy      the counter that energy can be read from
+    blas        library behind numpy's matrix products
+    git_commit  of slotsweep itself, with `git_dirty`: tracked files differ from it
+    """
+
+    cpu_model: str | None
+    cores: int | None
+    cpus: int
+    threads: int
+    ram_bytes: int
+    os: str
+    gpu: str | None
+    gpu_driver: str | None
+    device: str
+    energy: str | None
+    python: str
+    numpy: str | None
+    numba: str | None
+    torch: str | None
+    ray: str | None
+    blas: str | None
+    git_commit: str | None
+    git_dirty: bool | None
+    reasons: Mapping[str, str]
+
+    def flat(self) -> dict[str, Value]:
+        """Field by field, each None followed by its reason under `NAME_reason`."""
+        record: dict[str, Value] = {}
+        for field in fields(self):
+            if field.name == "reasons":
+                continue
+            record[field.name] = getattr(self, field.name)
+            if record[field.name] is None:
+                record[f"{field.name}_reason"] = self.reasons[field.name]
+        return record
+
+
+def hardware_id(record: Mapping[str, Any]) -> str:
+    """32 hex digits that stand for a whole flat record: machine, software and commit."""
+    return _digest(record)
+
+
+def machine_id(record: Mapping[str, Any]) -> str:
+    """32 hex digits that stand for the machine alone: times and energies measured under equal ids compare."""
+    return _digest({name: record.get(name) for name in MACHINE_FIELDS})
+
+
+def _digest(tree: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(tree, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def read_hardware(device: str = "cpu") -> Hardware:
+    """The record of this process, which computes on `device`. Loads no numeric library.
+
+    The slow facts (CPU model, GPU, git) are read once a process; threads and BLAS at each call.
+    """
+    facts = dict(_machine_facts())
+    facts["blas"] = _ask(_blas)
+    reasons = {name: str(value) for name, value in facts.items() if isinstance(value, UnknownFactError)}
+    known: dict[str, Any] = {name: None if name in reasons else value for name, value in facts.items()}
+    return Hardware(device=device, cpus=usable_cpus(), threads=threads_in_use(), reasons=reasons, **known)
+
+
+@functools.cache
+def _machine_facts() -> Mapping[str, Value | UnknownFactError]:
+    import psutil
+
+    on_macos = sys.platform == "darwin"
+    return {
+        "cpu_model": _ask(_macos_cpu if on_macos else _linux_cpu),
+        "cores": psutil.cpu_count(logical=False) or UnknownFactError("the system does not tell its physical cores"),
+        "ram_bytes": psutil.virtual_memory().total,
+        "os": _operating_system(),
+        **_graphics(_macos_gpu if on_macos else _nvidia_gpu),
+        "energy": _ask(_energy_counter),
+        "python": platform.python_version(),
+        **{name: _ask(functools.partial(_version, name)) for name in ("numpy", "numba", "torch", "ray")},
+        "git_commit": _ask(lambda: _git("rev-parse", "HEAD")),
+        "git_dirty": _ask(lambda: bool(_git("status", "--porcelain", "--untracked-files=no"))),
+    }
+
+
+def _ask(read: Callable[[], Value]) -> Value | UnknownFactError:
+    try:
+        return read()
+    except UnknownFactError as unknown:
+        return unknown
+
+
+def _output(*command: str) -> str:
+    """What `command` prints. Raises UnknownFactError if it is missing, fails or takes too long."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise UnknownFactError(f"`{command[0]}` did not answer: {error}") from error
+    return done.stdout.strip()
+
+
+def _version(distribution: str) -> str:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError as error:
+        raise UnknownFactError(f"{distribution} is not installed") from error
+
+
+def _git(*arguments: str) -> str:
+    # An installed copy may lie in a virtual environment inside somebody else's repository: that commit is not ours.
+    if not (CHECKOUT / ".git").exists():
+        raise UnknownFactError("slotsweep is installed, not run from a git checkout")
+    return _output("git", "-C", str(CHECKOUT), *arguments)
+
+
+def _operating_system() -> str:
+    if sys.platform == "darwin":
+        return f"macOS {platform.mac_ver()[0]} {platform.machine()}"
+    try:
+        distribution = platform.freedesktop_os_release()["PRETTY_NAME"]
+    except OSError:
+        distribution = platform.system()
+    return f"{distribution}, {platform.system()} {platform.release()} {platform.machine()}"
+
+
+def _linux_cpu() -> str:
+    try:
+        model = parse_cpuinfo(Path("/proc/cpuinfo").read_text())
+    except OSError:
+        model = None
+    # ARM kernels print part numbers there; `lscpu` knows their names.
+    return model or parse_lscpu(_output("lscpu", "--json"))
+
+
+def parse_cpuinfo(text: str) -> str | None:
+    """The model name in Linux's /proc/cpuinfo; None where the kernel does not print one."""
+    lines = (line.partition(":") for line in text.splitlines())
+    return next((value.strip() for name, _, value in lines if name.strip() == "model name"), None)
+
+
+def parse_lscpu(text: str) -> str:
+    """The model name in the JSON of `lscpu --json`. Raises UnknownFactError if it is not there."""
+    for entry in json.loads(text)["lscpu"]:
+        if entry["field"] == "Model name:":
+            return str(entry["data"])
+    raise UnknownFactError("neither /proc/cpuinfo nor lscpu names the CPU")
+
+
+def _macos_cpu() -> str:
+    return _output("sysctl", "-n", "machdep.cpu.brand_string")
+
+
+def _graphics(read: Callable[[], tuple[str, str]]) -> dict[str, Value | UnknownFactError]:
+    try:
+        gpu, driver = read()
+    except UnknownFactError as unknown:
+        return {"gpu": unknown, "gpu_driver": unknown}
+    return {"gpu": gpu, "gpu_driver": driver}
+
+
+NO_GPU = ("none", "none")
+
+
+def _nvidia_gpu() -> tuple[str, str]:
+    """Names and driver version of NVIDIA's GPUs, from the driver itself."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except (pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError_DriverNotLoaded):
+        return NO_GPU
+    except pynvml.NVMLError as error:
+        raise UnknownFactError(f"NVIDIA's driver does not answer: {error}") from error
+    try:
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+        names = [pynvml.nvmlDeviceGetName(handle) for handle in handles]
+        return (count_names(names), pynvml.nvmlSystemGetDriverVersion()) if names else NO_GPU
+    except pynvml.NVMLError as error:
+        raise UnknownFactError(f"NVIDIA's driver does not answer: {error}") from error
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _macos_gpu() -> tuple[str, str]:
+    return parse_displays(_output("system_profiler", "SPDisplaysDataType", "-json"))
+
+
+def parse_displays(text: str) -> tuple[str, str]:
+    """GPU names with their cores, and the Metal version, in the JSON of `system_profiler SPDisplaysDataType -json`."""
+    adapters = json.loads(text)["SPDisplaysDataType"]
+    if not adapters:
+        return NO_GPU
+    names = []
+    for adapter in adapters:
+        name, cores = adapter["sppci_model"], adapter.get("sppci_cores")
+        names.append(f"{name} ({cores} cores)" if cores else name)
+    metal = adapters[0].get("spdisplays_mtlgpufamilysupport", "spdisplays_metal_unknown")
+    return count_names(names), metal.removeprefix("spdisplays_")
+
+
+def count_names(names: Sequence[str]) -> str:
+    """Names in order, equal ones once with their count: "2 x H100, A10"."""
+    counts = dict.fromkeys(names, 0)
+    for name in names:
+        counts[name] += 1
+    return ", ".join(name if count == 1 else f"{count} x {name}" for name, count in counts.items())
+
+
+def _energy_counter() -> str:
+    try:
+        int(RAPL_COUNTER.read_text())
+    except FileNotFoundError as error:
+        raise UnknownFactError("not measurable here: the system shows no RAPL counter") from error
+    except (OSError, ValueError) as error:
+        raise UnknownFactError(f"not measurable here: the RAPL counter cannot be read ({error})") from error
+    return "rapl"
+
+
+def _blas() -> str:
+    if "numpy" not in sys.modules:
+        raise UnknownFactError("numpy is not loaded")
+    import numpy
+    import threadpoolctl
+
+    libraries = [library for library in threadpoolctl.threadpool_info() if library["user_api"] == "blas"]
+    if libraries:
+        found = dict.fromkeys(f"{one['internal_api']} {one['version']}" for one in libraries)
+        return ", ".join(found)
+    # Apple's Accelerate is part of the system and unknown to threadpoolctl: numpy's build knows what it was linked to.
+    built: Mapping[str, Any] = numpy.show_config(mode="dicts") or {}
+    return str(built["Build Dependencies"]["blas"]["name"])
+
+
+class ResourceMeter:
+    """Wall time, CPU time and peak memory of the code inside `with`.
+
+    wall_seconds        elapsed
+    cpu_seconds         user and system time of all threads of this process
+    peak_memory_bytes   largest resident memory of this process inside the block
+    peak_memory_reason  None, or why the peak is not the block's own: it then covers the process since it started
+
+    Meters do not nest and are not for several threads at once: the peak that the system keeps is the process's.
+    """
+
+    __slots__ = ("_cpu", "_wall", "cpu_seconds", "peak_memory_bytes", "peak_memory_reason", "wall_seconds")
+
+    def __enter__(self) -> Self:
+        self.peak_memory_reason = _reset_peak()
+        self._cpu = time.process_time()
+        self._wall = time.perf_counter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.wall_seconds = time.perf_counter() - self._wall
+        self.cpu_seconds = time.process_time() - self._cpu
+        self.peak_memory_bytes = _peak_since_start() if self.peak_memory_reason else _peak_since_reset()
+
+
+def _reset_peak() -> str | None:
+    """Make the system forget the largest memory of this process; the reason why it cannot, or None."""
+    try:
+        with open("/proc/self/clear_refs", "wb", buffering=0) as file:
+            file.write(b"5")
+    except OSError:
+        return "since the process started: this system does not reset the peak"
+    return None
+
+
+def _peak_since_reset() -> int:
+    with open("/proc/self/status", "rb", buffering=0) as file:
+        status = file.read()
+    start = status.index(b"VmHWM:") + len(b"VmHWM:")
+    return int(status[start : status.index(b"kB", start)]) * 1024
+
+
+def _peak_since_start() -> int:
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
