@@ -1,0 +1,161 @@
+"""Rows of results sorted into cells, curves and panels, with the names that tell them apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from operator import itemgetter
+from typing import Any
+
+from models.config import canonical_json
+
+Row = Mapping[str, Any]
+Fields = dict[str, Any]
+
+WORKLOAD = "workload."
+MECHANISM = "mechanism."
+
+
+@dataclass
+class Cell:
+    """A workload config and a mechanism config (fields that are None left out), and the row of every seed."""
+
+    workload: Fields
+    mechanism: Fields
+    rows: dict[int, Row] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CurveName:
+    """What cells of one curve share: the mechanism, a label, and the names of the numeric fields they differ in."""
+
+    mechanism: str
+    label: str
+    settings: tuple[str, ...]
+
+
+def group_cells(rows: Iterable[Row]) -> list[Cell]:
+    """Cells in order of appearance. Of two rows with one cell and seed, the later counts."""
+    cells: dict[tuple[str, str], Cell] = {}
+    known: dict[Any, Cell] = {}
+    for row in rows:
+        layout = _layout(tuple(row))
+        given = (layout, layout.workload(row), layout.mechanism(row))
+        alias = given if _hashable(given) else repr(given)
+        if alias not in known:
+            workload, mechanism = _fields(row, WORKLOAD), _fields(row, MECHANISM)
+            identity = (canonical_json(workload), canonical_json(mechanism))
+            known[alias] = cells.setdefault(identity, Cell(workload, mechanism))
+        known[alias].rows[row["seed"]] = row
+    return list(cells.values())
+
+
+@dataclass(frozen=True, eq=False)
+class _Layout:
+    """Fast readers of the config columns of rows that have the same columns."""
+
+    workload: Callable[[Row], Any]
+    mechanism: Callable[[Row], Any]
+
+
+@lru_cache
+def _layout(columns: tuple[str, ...]) -> _Layout:
+    workload, mechanism = (
+        itemgetter(*(name for name in columns if name.startswith(prefix))) for prefix in (WORKLOAD, MECHANISM)
+    )
+    return _Layout(workload, mechanism)
+
+
+def _fields(row: Row, prefix: str) -> Fields:
+    return {
+        name.removeprefix(prefix): value for name, value in row.items() if name.startswith(prefix) and value is not None
+    }
+
+
+def panels(cells: Sequence[Cell]) -> list[tuple[str, list[Cell]]]:
+    """Cells of each workload config, in order of appearance, with a title that tells it from the others."""
+    by_workload: dict[str, list[Cell]] = {}
+    for cell in cells:
+        by_workload.setdefault(canonical_json(cell.workload), []).append(cell)
+    workloads = [group[0].workload for group in by_workload.values()]
+    titles = _titles(workloads)
+    return list(zip(titles, by_workload.values(), strict=True))
+
+
+def _titles(workloads: Sequence[Fields]) -> list[str]:
+    """The name where names differ, then the fields that differ under that name; the name if nothing differs."""
+    namesakes: dict[str, list[Fields]] = {}
+    for workload in workloads:
+        namesakes.setdefault(workload["name"], []).append(workload)
+    differing = {name: varying(same) for name, same in namesakes.items()}
+    titles = []
+    for workload in workloads:
+        parts = [f"{key} {text(workload[key])}" for key in differing[workload["name"]] if key in workload]
+        if len(namesakes) > 1 or not parts:
+            parts.insert(0, workload["name"])
+        titles.append(", ".join(parts))
+    return titles
+
+
+def name_curves(cells: Sequence[Cell]) -> list[CurveName]:
+    """The curve of each cell: cells of one mechanism are split by every field whose non-numeric values differ."""
+    by_mechanism: dict[str, list[Cell]] = {}
+    for cell in cells:
+        by_mechanism.setdefault(cell.mechanism["name"], []).append(cell)
+    names: dict[int, CurveName] = {}
+    for mechanism, same in by_mechanism.items():
+        splitting = varying([{key: _category(value) for key, value in cell.mechanism.items()} for cell in same])
+        by_categories: dict[tuple[Any, ...], list[Cell]] = {}
+        for cell in same:
+            categories = tuple(_category(cell.mechanism.get(key)) for key in splitting)
+            by_categories.setdefault(categories, []).append(cell)
+        for categories, curve in by_categories.items():
+            label = _label(mechanism, splitting, categories, list(by_categories))
+            name = CurveName(mechanism, label, tuple(varying([cell.mechanism for cell in curve])))
+            names.update((id(cell), name) for cell in curve)
+    return [names[id(cell)] for cell in cells]
+
+
+def _category(value: Any) -> Any:
+    """`value` if it splits a curve; numbers, and an absent value among numbers, are points along it."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return None if is_number else _token(value)
+
+
+def _label(
+    mechanism: str, splitting: Sequence[str], categories: tuple[Any, ...], every: Sequence[tuple[Any, ...]]
+) -> str:
+    """E.g. `h2o half_recent`, `snapkv no pooling`; a field is named where its value alone could be another's."""
+    parts = [mechanism]
+    for place, (key, value) in enumerate(zip(splitting, categories, strict=True)):
+        elsewhere = {other for row in every for index, other in enumerate(row) if index != place}
+        if isinstance(value, bool):
+            parts.append(key if value else f"no {key}")
+        elif value is not None:
+            parts.append(f"{key} {value}" if value in elsewhere else str(value))
+    return " ".join(parts)
+
+
+def varying(configs: Sequence[Fields]) -> list[str]:
+    """Names of the fields that do not have the same value everywhere, in order of appearance."""
+    names = dict.fromkeys(name for config in configs for name in config)
+    return [name for name in names if len({_token(config.get(name)) for config in configs}) > 1]
+
+
+def _token(value: Any) -> Any:
+    """`value`, or for a list its text: something that can be a member of a set."""
+    return value if _hashable(value) else canonical_json(value)
+
+
+def _hashable(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def text(value: Any) -> str:
+    """A config value as a title shows it."""
+    return f"{value:.12g}" if isinstance(value, float) else str(value)

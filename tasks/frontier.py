@@ -1,0 +1,206 @@
+"""From rows of results to what a frontier says: points with intervals, curves with hypervolume and area, warnings."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from models.stream import Floats
+from tasks.cells import Cell, CurveName, Row, group_cells, name_curves, panels
+from tasks.seeds import generator
+from tasks.staircase import area_under_curve, hypervolume_under, on_frontier
+from tasks.statistics import CurveSample, mean_intervals, paired_bootstrap, weighted_means
+from tasks.summary import SIZE_AXES, Curve, FrontierSummary, Interval, Panel, Point
+
+METRICS = "metrics."
+RECALL = "recall"
+SHARES = (RECALL, "recall_all")
+
+NEEDED = (RECALL, "chance", "slots_peak", *SIZE_AXES)
+"""Metrics that a summary reads; one that no trial reports counts as missing everywhere."""
+
+WHOLE_STREAM = ("full_attention", "knn")
+"""Mechanisms that hold every token: their size is that of the stream."""
+
+MACHINE = {"hw.cpu_model": "CPU models", "hw.gpu": "GPUs", "hw.threads": "thread counts"}
+"""Columns that must not mix where times are compared."""
+
+WEAKENED = "their cells rest on fewer seeds, or on none"
+
+
+def summarise(rows: Sequence[Row]) -> FrontierSummary:
+    """The frontier of every mechanism on every workload, from one row a trial.
+
+    rows: dotted columns `state`, `reason`, `seed`, `episodes`, `workload.*`, `mechanism.*`, `metrics.*`, `hw.*`, of
+    which metrics may be missing or None. The size of a point is the mean of what was measured, never its budget.
+    """
+    cells = group_cells(rows)
+    curve_of = {id(cell): name for cell, name in zip(cells, name_curves(cells), strict=True)}
+    metrics = _metrics(rows)
+    summary = []
+    for title, members in panels(cells):
+        seeds = sorted({seed for cell in members for seed, row in cell.rows.items() if row.get("state") == "done"})
+        by_curve: dict[CurveName, list[Cell]] = {}
+        for cell in members:
+            by_curve.setdefault(curve_of[id(cell)], []).append(cell)
+        summary.append(_panel(title, [_measure(name, curve, seeds, metrics) for name, curve in by_curve.items()]))
+    return FrontierSummary(tuple(summary), tuple(_warnings(rows, cells)))
+
+
+def _metrics(rows: Iterable[Row]) -> list[str]:
+    """Names of the metrics of finished trials, in order of appearance. A text that says why one is None is not one."""
+    layouts = dict.fromkeys(tuple(row) for row in rows if row.get("state") == "done")
+    columns = dict.fromkeys(column for layout in layouts for column in layout)
+    names = [column.removeprefix(METRICS) for column in columns if column.startswith(METRICS)]
+    return [name for name in names if not name.endswith("_reason")]
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """One curve: its cells by rising size, and the values [S, P] of each metric, NaN where there is none."""
+
+    name: CurveName
+    cells: list[Cell]
+    values: dict[str, Floats]
+
+    def means(self, metric: str) -> Floats:
+        """Means [P] over seeds, NaN where there is none."""
+        values = self.values[metric]
+        means: Floats = weighted_means(values, np.ones((1, len(values))))[0]
+        return means
+
+
+def _measure(name: CurveName, cells: Sequence[Cell], seeds: Sequence[int], metrics: Sequence[str]) -> _Measured:
+    place = {seed: index for index, seed in enumerate(seeds)}
+    names = list(dict.fromkeys([*metrics, *NEEDED]))
+    columns = [METRICS + name for name in names]
+    table = np.full((len(names), len(seeds), len(cells)), np.nan)
+    for point, cell in enumerate(cells):
+        for seed, row in cell.rows.items():
+            if row.get("state") == "done":
+                table[:, place[seed], point] = np.array([row.get(column) for column in columns], dtype=np.float64)
+    table[~np.isfinite(table)] = np.nan
+    unsorted = _Measured(name, list(cells), dict(zip(names, table, strict=True)))
+    order = np.lexsort([unsorted.means(axis) for axis in reversed(SIZE_AXES)])
+    return _Measured(name, [cells[index] for index in order], dict(zip(names, table[:, :, order], strict=True)))
+
+
+def _panel(title: str, curves: Sequence[_Measured]) -> Panel:
+    reference: dict[str, float] = {}
+    size_range: dict[str, tuple[float, float]] = {}
+    hypervolume: dict[str, list[Interval | None]] = {axis: [None] * len(curves) for axis in SIZE_AXES}
+    area: dict[str, list[Interval | None]] = {axis: [None] * len(curves) for axis in SIZE_AXES}
+    for axis in SIZE_AXES:
+        sizes = _sizes(curves, axis)
+        if not len(sizes):
+            continue
+        reference[axis] = _whole_stream(curves, axis)
+        size_range[axis] = low, high = float(sizes.min()), float(sizes.max())
+        hypervolume[axis] = _resampled(curves, axis, partial(hypervolume_under, reference=reference[axis]))
+        if low < high:
+            area[axis] = _resampled(curves, axis, partial(area_under_curve, low=low, high=high))
+    return Panel(
+        workload=curves[0].cells[0].workload,
+        title=title,
+        chance=_chance(curves),
+        curves=tuple(
+            Curve(
+                mechanism=curve.name.mechanism,
+                label=curve.name.label,
+                points=_points(curve),
+                hypervolume={axis: hypervolume[axis][index] for axis in SIZE_AXES},
+                area={axis: area[axis][index] for axis in SIZE_AXES},
+            )
+            for index, curve in enumerate(curves)
+        ),
+        reference=reference,
+        size_range=size_range,
+    )
+
+
+def _sizes(curves: Iterable[_Measured], metric: str) -> Floats:
+    """Means of `metric` at all points of all curves, where above 0: an empty memory has no place on a log axis."""
+    means = np.concatenate([curve.means(metric) for curve in curves])
+    return means[means > 0]
+
+
+def _whole_stream(curves: Sequence[_Measured], axis: str) -> float:
+    """The size of holding every token: as measured where a curve does that, else the largest size measured."""
+    if axis == "slots":
+        return float(max(_sizes(curves, "slots_peak").max(initial=0.0), _sizes(curves, axis).max()))
+    holders = [curve for curve in curves if curve.name.mechanism in WHOLE_STREAM]
+    held = _sizes(holders, axis).max(initial=0.0) if holders else 0.0
+    return float(held or _sizes(curves, axis).max())
+
+
+def _resampled(
+    curves: Sequence[_Measured], axis: str, statistic: Callable[[Floats, Floats], Floats]
+) -> list[Interval | None]:
+    """`statistic` of each curve with its interval; None for a curve without any finished point."""
+    samples = [CurveSample(curve.values[axis], curve.values[RECALL]) for curve in curves]
+    results = paired_bootstrap(samples, statistic, generator(0, "bootstrap"))
+    return [result.interval() if result.seeds else None for result in results]
+
+
+def _chance(curves: Iterable[_Measured]) -> float | None:
+    """Mean chance over all trials of a workload."""
+    values = np.concatenate([curve.values["chance"].ravel() for curve in curves])
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else None
+
+
+def _points(curve: _Measured) -> tuple[Point, ...]:
+    intervals = {metric: _intervals(curve, metric) for metric in curve.values}
+    frontier = {axis: on_frontier(curve.means(axis).tolist(), curve.means(RECALL).tolist()) for axis in SIZE_AXES}
+    return tuple(
+        Point(
+            settings={key: cell.mechanism.get(key) for key in curve.name.settings},
+            metrics={metric: interval for metric in intervals if (interval := intervals[metric][index]) is not None},
+            on_frontier={axis: frontier[axis][index] for axis in SIZE_AXES},
+            seeds=len(cell.rows),
+            done=sum(row.get("state") == "done" for row in cell.rows.values()),
+            failed=sum(row.get("state") == "failed" for row in cell.rows.values()),
+        )
+        for index, cell in enumerate(curve.cells)
+    )
+
+
+def _intervals(curve: _Measured, metric: str) -> list[Interval | None]:
+    """Intervals of `metric` at each point. A share is the mean of a seed's episodes, and episodes are independent.
+
+    A single episode is a recording with many queries; how many outcomes a share then rests on is not in a row.
+    """
+    if metric not in SHARES:
+        return mean_intervals(curve.values[metric])
+    episodes = {row.get("episodes") for cell in curve.cells for row in cell.rows.values()}
+    least = min((count for count in episodes if count), default=1)
+    return mean_intervals(curve.values[metric], bounds=(0.0, 1.0), outcomes=least if least > 1 else None)
+
+
+def _warnings(rows: Sequence[Row], cells: Sequence[Cell]) -> Iterator[str]:
+    """What a reader must know before believing the numbers."""
+    if not rows:
+        yield "there are no trials"
+        return
+    trials = [row for cell in cells for row in cell.rows.values()]
+    if len(trials) < len(rows):
+        yield f"{len(rows) - len(trials)} rows repeat a cell and a seed; the last of each is used"
+    failures = Counter(str(row.get("reason") or "no reason given") for row in trials if row.get("state") == "failed")
+    if failures:
+        reasons = ", ".join(f"{reason} {count}" for reason, count in failures.most_common())
+        yield f"{failures.total()} of {len(trials)} trials failed ({reasons}); {WEAKENED}"
+    unfinished = sum(row.get("state") not in ("done", "failed") for row in trials)
+    if unfinished:
+        yield f"{unfinished} of {len(trials)} trials have no result (yet); {WEAKENED}"
+    if max(len(cell.rows) for cell in cells) == 1:
+        yield "one seed: intervals are undefined, and differences between mechanisms may be chance"
+    for column, noun in MACHINE.items():
+        values = sorted(
+            {str(row[column]) for row in trials if row.get("state") == "done" and row.get(column) is not None}
+        )
+        if len(values) > 1:
+            yield f"mixed hardware: {len(values)} {noun} ({', '.join(values)}); times are not comparable between them"

@@ -1,0 +1,222 @@
+"""Intervals over seeds: means, paired differences, equivalence, and a bootstrap that keeps seeds paired."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from models.stream import Floats
+from tasks.summary import Interval
+
+CONFIDENCE = 0.95
+RESAMPLES = 1000
+UNDEFINED = "undefined: one seed"
+
+
+def mean_interval(
+    values: ArrayLike, *, bounds: tuple[float, float] = (-np.inf, np.inf), outcomes: int | None = None
+) -> Interval:
+    """Mean of `values` [n], one a seed, with its 95% interval: `mean_intervals` of one column.
+
+    Raises ValueError for no values or values that are not finite.
+    """
+    sample = np.asarray(values, dtype=np.float64)
+    if sample.ndim != 1 or not sample.size or not np.isfinite(sample).all():
+        raise ValueError(f"a mean over seeds needs finite values [n], n ≥ 1; got {sample!r}")
+    (interval,) = mean_intervals(sample[:, None], bounds=bounds, outcomes=outcomes)
+    assert interval is not None
+    return interval
+
+
+def mean_intervals(
+    values: Floats, *, bounds: tuple[float, float] = (-np.inf, np.inf), outcomes: int | None = None
+) -> list[Interval | None]:
+    """Means of the columns of `values` [S seeds, P] with 95% Student t intervals; NaN is a missing seed.
+
+    bounds    what a value can be; limits are cut there, which costs no coverage
+    outcomes  how many independent outcomes in 0..1 each value is the mean of, where that is known
+
+    Values that are all equal have no spread to judge by. If they are all 0 or all 1 and `outcomes` is known, the
+    interval is the exact binomial one (Clopper & Pearson 1934) for n · outcomes outcomes; it holds for any outcomes in
+    0..1, because their mean is off 0 (or 1) by no more than the share of them that is. Otherwise it has no width, and
+    `method` says so. One value has no interval, and a column without values gives None.
+    """
+    present = ~np.isnan(values)
+    counts = present.sum(axis=0)
+    means = np.where(present, values, 0.0).sum(axis=0) / np.maximum(counts, 1)
+    squares = np.where(present, values - means, 0.0) ** 2
+    errors = np.sqrt(squares.sum(axis=0) / np.maximum(counts - 1, 1) / np.maximum(counts, 1))
+    smallest = np.where(present, values, np.inf).min(axis=0, initial=np.inf)
+    largest = np.where(present, values, -np.inf).max(axis=0, initial=-np.inf)
+
+    intervals: list[Interval | None] = []
+    columns = zip(*(a.tolist() for a in (counts, means, errors, smallest, largest)), strict=True)
+    for n, mean, error, least, most in columns:
+        if n == 0:
+            intervals.append(None)
+        elif n == 1:
+            intervals.append(Interval(least, None, None, n, UNDEFINED))
+        elif least == most:
+            intervals.append(_without_spread(least, n, outcomes))
+        else:
+            half = student_quantile(n - 1) * error
+            low, high = max(bounds[0], mean - half), min(bounds[1], mean + half)
+            intervals.append(Interval(mean, low, high, n, f"Student t over {n} seeds"))
+    return intervals
+
+
+def _without_spread(value: float, n: int, outcomes: int | None) -> Interval:
+    if outcomes is None or value not in (0.0, 1.0):
+        return Interval(value, value, value, n, f"no spread: all {n} seeds are equal")
+    unlike = binomial_limit(n * outcomes)
+    low, high = (1.0 - unlike, 1.0) if value == 1.0 else (0.0, unlike)
+    return Interval(value, low, high, n, f"exact binomial over {n * outcomes} episodes: all {n} seeds are equal")
+
+
+def binomial_limit(outcomes: int) -> float:
+    """Upper limit of the two-sided 95% Clopper-Pearson interval for a share, when none of `outcomes` was seen."""
+    return float(1.0 - ((1.0 - CONFIDENCE) / 2.0) ** (1.0 / outcomes))
+
+
+@lru_cache
+def student_quantile(freedom: int) -> float:
+    """Half width of a 95% Student t interval, in standard errors."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, (1.0 + CONFIDENCE) / 2.0))
+
+
+def paired_difference(a: Mapping[int, float], b: Mapping[int, float]) -> Interval:
+    """Mean of a - b over the seeds they share (seed -> value), with its 95% interval.
+
+    Raises ValueError if they share none.
+    """
+    seeds = sorted(a.keys() & b.keys())
+    if not seeds:
+        raise ValueError("a paired difference needs seeds that both sides have")
+    alone = len(a.keys() ^ b.keys())
+    interval = mean_interval([a[seed] - b[seed] for seed in seeds])
+    remark = f"; {alone} seeds of one side only left out" if alone else ""
+    return Interval(
+        interval.mean, interval.low, interval.high, interval.n, f"paired by seed, {interval.method}{remark}"
+    )
+
+
+@dataclass(frozen=True)
+class Equivalence:
+    """Whether two things are equal to within a margin.
+
+    difference  the paired difference, with the 95% interval
+    p           the larger of the two one-sided p-values; None where undefined
+    equal       whether p < 0.05, so the 90% interval of the difference lies inside ±margin; None where undefined
+    """
+
+    difference: Interval
+    margin: float
+    p: float | None
+    equal: bool | None
+    method: str
+
+
+def equivalence(a: Mapping[int, float], b: Mapping[int, float], margin: float) -> Equivalence:
+    """Two one-sided t-tests of |mean(a - b)| ≥ margin over common seeds, at 5% (Schuirmann 1987).
+
+    Raises ValueError unless margin > 0, or if there is no common seed.
+    """
+    if not margin > 0:
+        raise ValueError(f"an equivalence test needs a margin > 0; got {margin}")
+    difference = paired_difference(a, b)
+    n = difference.n
+    method = f"two one-sided t-tests, paired by {n} seeds, margin {margin:g}"
+    if n < 2:
+        return Equivalence(difference, margin, None, None, UNDEFINED)
+    values = np.array([a[seed] - b[seed] for seed in sorted(a.keys() & b.keys())])
+    p = _one_sided(margin - abs(difference.mean), float(values.std(ddof=1)) / math.sqrt(n), n - 1)
+    return Equivalence(difference, margin, p, p < 1.0 - CONFIDENCE, method)
+
+
+def _one_sided(distance: float, error: float, freedom: int) -> float:
+    """P-value of a mean that lies `distance` inside its bound, with standard error `error`."""
+    from scipy.special import stdtr
+
+    if error == 0.0:
+        return 0.0 if distance > 0 else 1.0
+    return float(stdtr(freedom, -distance / error))
+
+
+@dataclass(frozen=True)
+class CurveSample:
+    """Size and recall of the points of one curve for every seed [S, P], NaN where a trial is missing."""
+
+    sizes: Floats
+    recalls: Floats
+
+
+@dataclass(frozen=True)
+class Bootstrap:
+    """A statistic of a curve: its value on the means over all seeds, and on those of every resample [R].
+
+    seeds: how many the curve has any trial of; a resample without any of them is NaN
+    """
+
+    value: float
+    resampled: Floats
+    seeds: int
+
+    def minus(self, other: Bootstrap) -> Bootstrap:
+        """The difference of two statistics that were resampled together."""
+        return Bootstrap(self.value - other.value, self.resampled - other.resampled, min(self.seeds, other.seeds))
+
+    def interval(self) -> Interval:
+        """95% percentile interval, expanded so that it covers with few seeds (Hesterberg 2015)."""
+        if self.seeds < 2:
+            return Interval(self.value, None, None, self.seeds, UNDEFINED)
+        tail = expanded_tail(self.seeds)
+        low, high = np.nanquantile(self.resampled, (tail, 1.0 - tail))
+        method = f"expanded percentile bootstrap over {self.seeds} paired seeds, {len(self.resampled)} resamples"
+        return Interval(self.value, float(low), float(high), self.seeds, method)
+
+
+@lru_cache
+def expanded_tail(seeds: int) -> float:
+    """Share of resamples to leave out at each end, for intervals of a mean as wide as Student's t makes them.
+
+    A resample varies by too little, √((n-1)/n), and its quantiles are Gaussian where Student's are wider.
+    """
+    from scipy.special import ndtr
+
+    return float(ndtr(-student_quantile(seeds - 1) * math.sqrt(seeds / (seeds - 1))))
+
+
+def paired_bootstrap(
+    curves: Sequence[CurveSample], statistic: Callable[[Floats, Floats], Floats], rng: np.random.Generator
+) -> list[Bootstrap]:
+    """Resample seeds, the same for every curve, and take `statistic`(mean sizes [R, P], mean recalls [R, P]) -> [R].
+
+    All curves have the same S seeds in the same order. A point's mean is over the seeds it has; a resample with none of
+    them lacks the point. A statistic that takes the best of noisy points flatters curves with many points; pairing does
+    not remove that, more seeds do.
+    """
+    seeds = len(curves[0].sizes)
+    draws = rng.multinomial(seeds, np.full(seeds, 1.0 / seeds), size=RESAMPLES)
+    weights = np.concatenate([np.ones((1, seeds)), draws])
+    results = []
+    for curve in curves:
+        sizes, recalls = weighted_means(curve.sizes, weights), weighted_means(curve.recalls, weights)
+        values = np.where(np.isnan(sizes + recalls).all(axis=1), np.nan, statistic(sizes, recalls))
+        present = int((~np.isnan(curve.sizes + curve.recalls)).any(axis=1).sum())
+        results.append(Bootstrap(float(values[0]), values[1:], present))
+    return results
+
+
+def weighted_means(values: Floats, weights: Floats) -> Floats:
+    """Means [R, P] of `values` [S, P] under each row of `weights` [R, S], over the values that are not NaN."""
+    present = ~np.isnan(values)
+    totals = weights @ present
+    sums: Floats = weights @ np.where(present, values, 0.0)
+    return np.divide(sums, totals, out=np.full_like(sums, np.nan), where=totals > 0)
