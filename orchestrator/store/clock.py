@@ -14,7 +14,9 @@ SERVER_CLOCK = "server"
 def lease_now(connection: Connection) -> tuple[str, float]:
     """(name of the clock, seconds on it): the server's clock on Postgres, this host's time since boot on SQLite."""
     if connection.dialect.name == "postgresql":
-        return SERVER_CLOCK, float(connection.execute(text("SELECT extract(epoch FROM clock_timestamp())")).scalar_one())
+        return SERVER_CLOCK, float(
+            connection.execute(text("SELECT extract(epoch FROM clock_timestamp())")).scalar_one()
+        )
     return _boot_id(), _since_boot()
 
 

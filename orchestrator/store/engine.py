@@ -99,9 +99,12 @@ def _check_version(engine: Engine) -> None:
 
 
 def _owner(tables: set[str]) -> str | None:
-    if {"experiments", "runs"} <= tables or "alembic_version" in tables:
+    """The program whose tables these are, if it is not ours."""
+    if "studies" in tables:
+        return "Optuna"
+    if {"experiments", "runs"} <= tables:
         return "MLflow"
-    return "Optuna" if "studies" in tables else None
+    return "another program" if "alembic_version" in tables else None
 
 
 def shown(engine: Engine) -> str:

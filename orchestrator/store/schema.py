@@ -22,6 +22,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    text,
 )
 
 from orchestrator.store.states import REASONS, SweepState, TrialState
@@ -181,6 +182,12 @@ outbox = Table(
     Column("trial", ForeignKey("trials.id")),
     Column("reused", Boolean, nullable=False, default=False),
     Column("delivered", Float),
-    Index("ix_outbox_undelivered", "sweep", "id", sqlite_where=Column("delivered").is_(None)),
+    Index(
+        "ix_outbox_undelivered",
+        "sweep",
+        "id",
+        sqlite_where=text("delivered IS NULL"),
+        postgresql_where=text("delivered IS NULL"),
+    ),
     sqlite_autoincrement=True,
 )

@@ -37,6 +37,9 @@ SWEEP_CHANGES: dict[SweepState, frozenset[SweepState]] = {
 
 ENDED = frozenset({SweepState.DONE, SweepState.FAILED, SweepState.CANCELLED})
 
-INFRASTRUCTURE_REASONS = frozenset({"worker_lost", "preempted"})
+INFRASTRUCTURE_REASONS = frozenset({"worker_lost"})
 CODE_REASONS = frozenset({"user_error", "no_result", "not_a_number", "timeout", "out_of_memory"})
-REASONS = tuple(sorted(INFRASTRUCTURE_REASONS | CODE_REASONS | {"cancelled"}))
+FREE_REASONS = frozenset({"preempted", "cancelled"})
+"""Nobody's fault: the trial waits again and no retry is spent."""
+
+REASONS = tuple(sorted(INFRASTRUCTURE_REASONS | CODE_REASONS | FREE_REASONS))

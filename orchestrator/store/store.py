@@ -34,7 +34,7 @@ from orchestrator.store.records import (
     SweepRow,
     TrialResult,
 )
-from orchestrator.store.states import CODE_REASONS, ENDED, SWEEP_CHANGES, SweepState, TrialState
+from orchestrator.store.states import CODE_REASONS, ENDED, FREE_REASONS, SWEEP_CHANGES, SweepState, TrialState
 
 CHUNK = 1000
 CODE_RETRIES = 0
@@ -69,7 +69,8 @@ class Store:
         with self.engine.begin() as connection:
             connection.execute(
                 insert(schema.sweeps),
-                asdict(sweep) | {"id": identity, "state": SweepState.QUEUED, "trials": 0, "reused": 0, "created": time.time()},
+                asdict(sweep)
+                | {"id": identity, "state": SweepState.QUEUED, "trials": 0, "reused": 0, "created": time.time()},
             )
             cells: dict[str, int] = {}
             for chunk in _chunks(trials, CHUNK):
@@ -141,7 +142,9 @@ class Store:
         columns = schema.sweeps.c
         with reading(self.engine) as connection:
             prefix = identity.replace("%", "").replace("_", "")
-            rows = connection.execute(select(schema.sweeps).where(columns.id.like(f"{prefix}%")).limit(2)).mappings().all()
+            rows = (
+                connection.execute(select(schema.sweeps).where(columns.id.like(f"{prefix}%")).limit(2)).mappings().all()
+            )
             if not rows or not prefix:
                 raise StoreError(f"there is no sweep `{identity}`: `slotsweep status` lists them")
             if len(rows) > 1:
@@ -273,8 +276,14 @@ class Store:
             done = [result for result in fresh.values() if result.metrics is not None]
             if done:
                 self._store_results(connection, attempt, worker, done)
-            failures = {trial: (fresh[trial].reason or "user_error", fresh[trial].message) for trial in fresh if fresh[trial].metrics is None}
-            failures |= {trial: ("no_result", "the worker reported nothing for this trial") for trial in held - fresh.keys()}
+            failures = {
+                trial: (fresh[trial].reason or "user_error", fresh[trial].message)
+                for trial in fresh
+                if fresh[trial].metrics is None
+            }
+            failures |= {
+                trial: ("no_result", "the worker reported nothing for this trial") for trial in held - fresh.keys()
+            }
             failed = _settle_failures(connection, attempt, failures)
             return Accepted(len(done), failed, len(failures) - failed, len(results) - len(fresh))
 
@@ -439,21 +448,18 @@ class Store:
             rows = connection.execute(select(schema.hardware.c.id, schema.hardware.c.record))
             return {identity: record for identity, record in rows}
 
-    def seconds_per_trial(self) -> dict[str, tuple[float, int]]:
-        """Mean wall microseconds a token and a trial took so far, by mechanism name, with the number of trials."""
+    def cell_times(self, limit: int) -> list[tuple[CellRow, float, int]]:
+        """The `limit` newest cells with finished trials: the cell, mean wall seconds of a trial, number of trials."""
+        query = (
+            select(schema.cells, func.avg(schema.results.c.wall_seconds), func.count())
+            .join(schema.trials, schema.trials.c.cell == schema.cells.c.id)
+            .join(schema.results, schema.results.c.trial == schema.trials.c.id)
+            .group_by(schema.cells.c.id)
+            .order_by(schema.cells.c.id.desc())
+            .limit(limit)
+        )
         with reading(self.engine) as connection:
-            rows = connection.execute(
-                select(schema.cells.c.mechanism, func.avg(schema.results.c.wall_seconds), func.count())
-                .join(schema.trials, schema.trials.c.cell == schema.cells.c.id)
-                .join(schema.results, schema.results.c.trial == schema.trials.c.id)
-                .group_by(schema.cells.c.id)
-            ).all()
-        sums: dict[str, list[float]] = {}
-        for mechanism, mean, count in rows:
-            total = sums.setdefault(mechanism["name"], [0.0, 0.0])
-            total[0] += mean * count
-            total[1] += count
-        return {name: (total / count, int(count)) for name, (total, count) in sums.items()}
+            return [(CellRow(*row[1:-2]), float(row[-2]), int(row[-1])) for row in connection.execute(query)]
 
     # -- the tracker's outbox ---------------------------------------------------------------------------------------
 
@@ -565,17 +571,15 @@ def _settle_failures(connection: Connection, attempt: int, failures: dict[int, t
     columns = schema.trials.c
     failed: list[int] = []
     for trial, (reason, message) in failures.items():
-        counter = columns.code_failures if reason in CODE_REASONS else columns.infrastructure_failures
-        retries = CODE_RETRIES if reason in CODE_REASONS else INFRASTRUCTURE_RETRIES
-        spent = connection.execute(select(counter).where(columns.id == trial)).scalar_one() >= retries
-        state = TrialState.FAILED if spent else TrialState.PENDING
-        connection.execute(
-            update(schema.trials)
-            .where(columns.id == trial, columns.attempt == attempt)
-            .values({"state": state, "attempt": None, "reason": reason, "message": message, counter.name: counter + 1})
-        )
-        if spent:
-            failed.append(trial)
+        values: dict[str, Any] = {"attempt": None, "reason": reason, "message": message, "state": TrialState.PENDING}
+        if reason not in FREE_REASONS:
+            counter = columns.code_failures if reason in CODE_REASONS else columns.infrastructure_failures
+            retries = CODE_RETRIES if reason in CODE_REASONS else INFRASTRUCTURE_RETRIES
+            values[counter.name] = counter + 1
+            if connection.execute(select(counter).where(columns.id == trial)).scalar_one() >= retries:
+                values["state"] = TrialState.FAILED
+                failed.append(trial)
+        connection.execute(update(schema.trials).where(columns.id == trial, columns.attempt == attempt).values(values))
     for chunk in _chunks(failed, CHUNK):
         _notify_trials(connection, chunk)
     return len(failed)

@@ -1,0 +1,76 @@
+"""Grouping a sweep's pending trials into batches: trials that share streams, up to a target cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from models.config import canonical_json
+from orchestrator.store.records import CellRow, Pending
+from tasks.workload import WORKLOADS, WorkloadConfig
+
+PAGE = 4096
+TARGET_SECONDS = 0.4
+MOST_TRIALS = 2000
+
+STREAM_SECONDS = 2e-4
+TOKEN_SECONDS = 2.5e-7
+PAIR_SECONDS = 2.5e-9
+"""Rough costs of a stream, of a token read by one memory, and of one pair of tokens compared; only batch sizes depend
+on them."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Pending trials that run in one call; all read streams of one workload config."""
+
+    cells: Mapping[int, CellRow]
+    trials: tuple[Pending, ...]
+
+
+def batches(pending: Callable[[int, int], list[Pending]], cells: Mapping[int, CellRow]) -> Iterator[Batch]:
+    """Batches over `pending(after position, limit)`, read page by page, in plan order."""
+    groups = {identity: _group(cell) for identity, cell in cells.items()}
+    costs = {group: _costs(cell) for cell, group in ((cells[i], g) for i, g in groups.items())}
+    batch: list[Pending] = []
+    seconds = 0.0
+    for trial in _paged(pending):
+        group = groups[trial.cell]
+        per_stream, per_trial = costs[group]
+        new_stream = not batch or trial.seed != batch[-1].seed
+        crowded = seconds >= TARGET_SECONDS and (new_stream or len(batch) >= MOST_TRIALS)
+        if batch and (crowded or groups[batch[-1].cell] != group):
+            yield Batch(cells, tuple(batch))
+            batch, seconds = [], 0.0
+        seconds += per_trial + (per_stream if new_stream else 0.0)
+        batch.append(trial)
+    if batch:
+        yield Batch(cells, tuple(batch))
+
+
+def _paged(pending: Callable[[int, int], list[Pending]]) -> Iterator[Pending]:
+    position = -1
+    while page := pending(position, PAGE):
+        yield from page
+        position = page[-1].position
+
+
+def _group(cell: CellRow) -> str:
+    return canonical_json([cell.workload, cell.episodes, cell.dtype, cell.device])
+
+
+def _costs(cell: CellRow) -> tuple[float, float]:
+    """Guessed seconds for the streams of one seed, and for one trial that reads them."""
+    tokens = stream_tokens(cell.workload)
+    return (
+        cell.episodes * (STREAM_SECONDS + PAIR_SECONDS * tokens * tokens),
+        cell.episodes * TOKEN_SECONDS * tokens,
+    )
+
+
+def stream_tokens(workload: Mapping[str, object]) -> int:
+    """Tokens in one stream of a workload, given as an identity."""
+    name = str(workload["name"])
+    config = WORKLOADS.config_class(name).model_validate(workload)
+    assert isinstance(config, WorkloadConfig)
+    return WORKLOADS.implementation(name).tokens(config)

@@ -1,0 +1,5 @@
+"""The `slotsweep` command."""
+
+from orchestrator.cli.app import main
+
+__all__ = ["main"]

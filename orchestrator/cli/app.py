@@ -1,0 +1,44 @@
+"""The command line: what a user types, and the one clear line they get when it cannot be done."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+from orchestrator.cli import machine_commands, spec_commands, sweep_commands
+from orchestrator.cli.output import fail
+from orchestrator.exit_codes import SYSTEM_FAILED, WRONG_REQUEST
+
+app = typer.Typer(
+    name="slotsweep",
+    help="Benchmark sweeps of memory mechanisms: recall against size, with intervals, on a laptop or a Ray cluster.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+spec_commands.register(app)
+sweep_commands.register(app)
+machine_commands.register(app)
+
+
+def main() -> None:
+    """Run the command line and exit with 0 (all done), 1 (trials failed), 2 (wrong request) or 3 (system failed)."""
+    from orchestrator.executors.base import ExecutorError, PreparationError
+    from orchestrator.requests import RequestError
+    from orchestrator.spec import SpecError
+    from orchestrator.store import StoreError
+
+    try:
+        app()
+    except SpecError as error:
+        fail(error.render(), WRONG_REQUEST)
+    except (RequestError, PreparationError) as error:
+        fail(f"error: {error}", WRONG_REQUEST)
+    except (StoreError, ExecutorError) as error:
+        fail(f"error: {error}", SYSTEM_FAILED)
+    except BrokenPipeError:  # `slotsweep results ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)

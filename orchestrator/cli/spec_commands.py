@@ -1,0 +1,143 @@
+"""Commands about specs: init, validate, plan, schema, list. They start neither Ray nor MLflow."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from orchestrator.cli.output import duration, print_json, print_rich, say, size
+
+SpecName = Annotated[str, typer.Argument(help="a spec file, or the name of a ready-made spec", metavar="SPEC")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="override a field, e.g. --set workload.items=128 (repeatable)", metavar="PATH=VALUE"),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to `app`."""
+    for command in (init, validate, plan, schema):
+        app.command()(command)
+    app.command("list")(list_things)
+
+
+def init(
+    path: Annotated[Path, typer.Argument(help="file to write")] = Path("sweep.yaml"),
+    kind: Annotated[str, typer.Option(help="job type")] = "frontier",
+    force: Annotated[bool, typer.Option("--force", help="overwrite the file if it exists")] = False,
+) -> None:
+    """Write a commented starter spec."""
+    from orchestrator.requests import RequestError
+    from orchestrator.spec import starter_spec
+
+    if path.exists() and not force:
+        raise RequestError(f"{path} exists already: choose another name, or --force to overwrite it")
+    path.write_text(starter_spec(kind), encoding="utf-8")
+    say(f"wrote {path}; next: slotsweep plan {path}, then slotsweep run {path}")
+
+
+def validate(spec: SpecName, overrides: Overrides = None, as_json: AsJson = False) -> None:
+    """Check a spec; every error is shown at once, with its place and its cure."""
+    from orchestrator.exit_codes import WRONG_REQUEST
+    from orchestrator.plan import Plan
+    from orchestrator.requests import load_spec
+    from orchestrator.spec import SpecError
+
+    try:
+        made = Plan(load_spec(spec, overrides or ()))
+    except SpecError as error:
+        if not as_json:
+            raise
+        print_json({"valid": False, "errors": error.as_json()})
+        raise typer.Exit(WRONG_REQUEST) from error
+    if as_json:
+        print_json({"valid": True, "errors": [], "trials": made.trial_count})
+    else:
+        typer.echo(f"{spec}: ok, {made.trial_count} trials")
+
+
+def plan(spec: SpecName, overrides: Overrides = None, as_json: AsJson = False) -> None:
+    """Show what a spec would run: trials, batches, devices, and what it may cost."""
+    from orchestrator.plan import Plan
+    from orchestrator.plan_summary import describe
+    from orchestrator.requests import load_spec
+    from orchestrator.settings import Settings
+
+    made = Plan(load_spec(spec, overrides or ()))
+    summary = describe(made, Settings.read(), workers=os.cpu_count() or 1)
+    if as_json:
+        print_json(summary.as_json())
+        return
+    hours = summary.estimate.hours
+    time = "unknown" if hours is None else duration(3600 * hours)
+    devices = ", ".join(f"{count} on {device}" for device, count in summary.devices.items())
+    typer.echo(f"{made.spec.name} ({made.spec.kind})")
+    typer.echo(f"  trials    {summary.trials}: {summary.cells} cells x {len(made.spec.seeds)} seeds; {devices}")
+    typer.echo(f"  unique    {summary.unique}")
+    typer.echo(f"  reused    {summary.reused}, already done in this store")
+    typer.echo(f"  batches   {summary.batches}")
+    typer.echo(f"  time      {time} on {summary.estimate.workers} workers ({summary.estimate.basis})")
+    typer.echo(f"  memory    about {size(summary.estimate.memory_bytes)}")
+    typer.echo(f"  disk      about {size(summary.estimate.disk_bytes)}")
+
+
+def schema() -> None:
+    """Print the JSON Schema of a spec, for editors."""
+    from orchestrator.spec import json_schema
+
+    typer.echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+
+
+def list_things(
+    what: Annotated[Literal["mechanisms", "workloads", "specs"], typer.Argument(help="what to list")],
+    as_json: AsJson = False,
+) -> None:
+    """List what can stand in a spec, or the ready-made specs."""
+    entries = _specs() if what == "specs" else _implementations(what)
+    if as_json:
+        print_json(entries)
+        return
+    from rich.table import Table
+
+    for entry in entries:
+        table = Table.grid(padding=(0, 2))
+        for field in entry.get("fields", ()):
+            table.add_row(f"    {field['name']}", field["default"], field["description"])
+        print_rich(f"{entry['name']}  {entry['summary']}", table)
+
+
+def _specs() -> list[dict[str, Any]]:
+    from orchestrator.requests import ready_made_specs
+
+    return [
+        {"name": name, "path": str(path), "summary": path.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")}
+        for name, path in ready_made_specs().items()
+    ]
+
+
+def _implementations(what: str) -> list[dict[str, Any]]:
+    from models.mechanism import MECHANISMS
+    from tasks.workload import WORKLOADS
+
+    registry: Any = MECHANISMS if what == "mechanisms" else WORKLOADS
+    return [
+        {
+            "name": name,
+            "summary": (config.__doc__ or "").strip().splitlines()[0],
+            "fields": [
+                {
+                    "name": field_name,
+                    "default": "required" if field.is_required() else json.dumps(field.default),
+                    "description": field.description or "",
+                }
+                for field_name, field in config.model_fields.items()
+                if field_name != "name"
+            ],
+        }
+        for name, config, _ in registry
+    ]

@@ -1,0 +1,259 @@
+"""Commands about sweeps: run, submit, status, results, report."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from orchestrator.cli.output import ProgressView, duration, print_json, print_rich, say
+from orchestrator.cli.spec_commands import AsJson, Overrides, SpecName
+from orchestrator.exit_codes import ALL_DONE, TRIALS_FAILED
+
+SweepName = Annotated[str, typer.Argument(help="a sweep's id (its beginning is enough), or `last`", metavar="SWEEP")]
+NoCache = Annotated[bool, typer.Option("--no-cache", help="compute again what is already done")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to `app`."""
+    for command in (run, submit, status, results, report):
+        app.command()(command)
+
+
+def run(
+    what: Annotated[str, typer.Argument(help="a spec file, a sweep's id, or a ready-made spec", metavar="SPEC|SWEEP")],
+    overrides: Overrides = None,
+    no_cache: NoCache = False,
+    executor: Annotated[Literal["ray", "inline"], typer.Option(help="ray, or inline: in this process")] = "ray",
+    as_json: AsJson = False,
+) -> None:
+    """Run a sweep in the foreground: submit the spec (or take a queued sweep), compute what is missing, report."""
+    from orchestrator.runner import execute
+    from orchestrator.scheduler import StopRequest
+    from orchestrator.settings import Settings
+
+    settings = Settings.read()
+    store, sweep_id = _sweep_to_run(settings, what, overrides or [], no_cache)
+    sweep = store.sweep(sweep_id)
+    say(f"sweep {sweep.id} ({sweep.name}): {sweep.trials} trials, {sweep.reused} of {sweep.trials} reused")
+    stop = StopRequest()
+    with ProgressView(sweep.name) as view, _interrupts(stop):
+        outcome = execute(settings, store, sweep.id, executor=executor, on_progress=view.update, stop=stop)
+    counts = outcome.sweep.counts
+    if outcome.summary is not None:
+        from dashboards.terminal import frontier_table
+
+        if not as_json:
+            print_rich(frontier_table(outcome.summary))
+    if outcome.undelivered:
+        say(f"{outcome.undelivered} MLflow runs are still to be written; they follow when the tracking store answers")
+    if as_json:
+        print_json(
+            {
+                "sweep": sweep.id,
+                "trials": counts.total,
+                "done": counts.done,
+                "failed": counts.failed,
+                "reused": sweep.reused,
+                "seconds": round(outcome.seconds, 3),
+                "report": None if outcome.report is None else str(outcome.report),
+            }
+        )
+    else:
+        typer.echo(
+            f"{outcome.sweep.state}: {counts.done} of {counts.total} trials done, {counts.failed} failed, "
+            f"{sweep.reused} of {counts.total} reused, in {duration(outcome.seconds)}"
+        )
+        if outcome.report is not None:
+            typer.echo(f"report    {outcome.report}")
+        typer.echo("MLflow    slotsweep dashboard")
+    raise typer.Exit(ALL_DONE if counts.done == counts.total else TRIALS_FAILED)
+
+
+def _sweep_to_run(settings: Any, what: str, overrides: list[str], no_cache: bool) -> tuple[Any, str]:
+    """The store, and the id of the sweep that `what` names: submitted now if it is a spec."""
+    from orchestrator.plan import Plan
+    from orchestrator.requests import RequestError, find_sweep, is_spec, load_spec
+    from orchestrator.store import Store
+
+    if not is_spec(what):
+        store = Store.open(settings.database_url)
+        try:
+            sweep = find_sweep(store, what)
+        except RequestError:
+            load_spec(what)  # names the ready-made specs in its error
+            raise
+        if overrides or no_cache:
+            raise RequestError("--set and --no-cache belong to a spec; a sweep keeps what it was submitted with")
+        return store, sweep.id
+    plan = Plan(load_spec(what, overrides))
+    store = Store.open(settings.database_url)
+    from orchestrator.runner import submit_plan
+
+    return store, submit_plan(store, plan, use_cache=not no_cache).sweep
+
+
+class _interrupts:  # noqa: N801 - reads as a phrase in `with`
+    """Ctrl-C once drains the sweep (state paused), twice cancels it."""
+
+    def __init__(self, stop: Any) -> None:
+        self._stop = stop
+
+    def __enter__(self) -> None:
+        self._before = signal.signal(signal.SIGINT, self._interrupt)
+
+    def __exit__(self, *error: object) -> None:
+        signal.signal(signal.SIGINT, self._before)
+
+    def _interrupt(self, _signal: int, _frame: object) -> None:
+        again = self._stop.drain.is_set()
+        self._stop.escalate()
+        say("cancelling" if again else "finishing what runs, then pausing; Ctrl-C again cancels")
+
+
+def submit(spec: SpecName, overrides: Overrides = None, no_cache: NoCache = False, as_json: AsJson = False) -> None:
+    """Queue a sweep and print its id; `slotsweep run ID` executes it."""
+    from orchestrator.plan import Plan
+    from orchestrator.requests import load_spec
+    from orchestrator.runner import submit_plan
+    from orchestrator.settings import Settings
+    from orchestrator.store import Store
+
+    plan = Plan(load_spec(spec, overrides or ()))
+    submitted = submit_plan(Store.open(Settings.read().database_url), plan, use_cache=not no_cache)
+    say(f"queued {submitted.trials} trials, {submitted.reused} of {submitted.trials} reused")
+    if as_json:
+        print_json({"sweep": submitted.sweep, "trials": submitted.trials, "reused": submitted.reused})
+    else:
+        typer.echo(submitted.sweep)
+
+
+def status(
+    sweep: Annotated[str | None, typer.Argument(help="a sweep's id, or `last`; all sweeps if left out")] = None,
+    watch: Annotated[bool, typer.Option("-w", "--watch", help="repeat until the sweep has ended")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show the state of one sweep or of all."""
+    from orchestrator.requests import find_sweep
+    from orchestrator.settings import Settings
+    from orchestrator.store import Store
+    from orchestrator.store.states import ENDED
+
+    store = Store.open(Settings.read().database_url)
+    while True:
+        rows = store.sweeps() if sweep is None else [find_sweep(store, sweep)]
+        if as_json:
+            print_json([_status(row) for row in rows])
+        else:
+            _print_status(rows)
+        if not watch or all(row.state in ENDED for row in rows):
+            return
+        time.sleep(2.0)
+
+
+def _status(row: Any) -> dict[str, Any]:
+    counts = row.counts
+    return {
+        "sweep": row.id,
+        "name": row.name,
+        "kind": row.kind,
+        "state": row.state,
+        "trials": row.trials,
+        "pending": counts.pending,
+        "leased": counts.leased,
+        "done": counts.done,
+        "failed": counts.failed,
+        "cancelled": counts.cancelled,
+        "reused": row.reused,
+        "created": row.created,
+        "started": row.started,
+        "finished": row.finished,
+        "report": row.report,
+    }
+
+
+def _print_status(rows: list[Any]) -> None:
+    from rich.table import Table
+
+    if not rows:
+        say("no sweep yet: `slotsweep run quick-start` makes one")
+        return
+    table = Table("sweep", "name", "state", "trials", "done", "failed", "reused", "submitted", box=None, pad_edge=False)
+    for row in rows:
+        submitted = datetime.fromtimestamp(row.created).isoformat(" ", "minutes")
+        numbers = (row.trials, row.counts.done, row.counts.failed, row.reused)
+        table.add_row(row.id, row.name, row.state, *map(str, numbers), submitted)
+    print_rich(table)
+
+
+def results(
+    sweep: SweepName,
+    output_format: Annotated[
+        Literal["table", "csv", "parquet", "json"], typer.Option("--format", help="how to print them")
+    ] = "table",
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="file to write (needed for parquet)")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """A row per trial, with dotted columns; as a table, the frontier of its cells."""
+    from orchestrator.requests import RequestError, find_sweep
+    from orchestrator.results import result_rows, write_csv, write_parquet
+    from orchestrator.settings import Settings
+    from orchestrator.store import Store
+
+    store = Store.open(Settings.read().database_url)
+    row = find_sweep(store, sweep)
+    chosen = "json" if as_json else output_format
+    if chosen == "table":
+        from dashboards.terminal import frontier_table
+        from orchestrator.reporting import summary_of
+
+        print_rich(frontier_table(summary_of(store, row)))
+        return
+    rows = list(result_rows(store, row))
+    if chosen == "parquet":
+        if out is None:
+            raise RequestError("parquet is not text: name a file with --out results.parquet")
+        write_parquet(rows, out)
+    elif chosen == "csv":
+        text = write_csv(rows, out)
+        if out is None:
+            sys.stdout.write(text)
+    elif out is not None:
+        import json
+
+        out.write_text(json.dumps(rows, ensure_ascii=False), encoding="utf-8")
+    else:
+        print_json(rows)
+    if out is not None:
+        say(f"wrote {len(rows)} rows to {out}")
+
+
+def report(
+    sweep: SweepName,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="folder to write to")] = None,
+    show: Annotated[bool, typer.Option("--open", help="open the report in a browser")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Draw a sweep's report anew: one HTML file that works offline, figures and tables beside it."""
+    from orchestrator.reporting import write_report
+    from orchestrator.requests import find_sweep
+    from orchestrator.settings import Settings
+    from orchestrator.store import Store
+
+    settings = Settings.read()
+    store = Store.open(settings.database_url)
+    row = find_sweep(store, sweep)
+    path, _ = write_report(store, row, out or settings.report_folder(row.id))
+    if out is None:
+        store.set_report(row.id, str(path))
+    if as_json:
+        print_json({"sweep": row.id, "report": str(path)})
+    else:
+        typer.echo(str(path))
+    if show:
+        typer.launch(path.as_uri())

@@ -1,0 +1,72 @@
+"""The code a sweep runs, pinned: editing files does not change a sweep that is running.
+
+Workers get the packages they need as one archive and unpack it into a folder named by its hash, which is put first on
+their path. That also keeps a `models/` or `tasks/` in somebody's working directory from being imported instead.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.siblings import ROOT
+
+WORKER_PACKAGES = ("models", "tasks", "workers")
+EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+@dataclass(frozen=True)
+class CodeSnapshot:
+    """An archive of source files and its hash."""
+
+    digest: str
+    archive: bytes
+
+    def unpack(self, parent: Path) -> Path:
+        """The folder under `parent` with the files, unpacked now unless it is there already."""
+        return unpack_code(self.archive, self.digest, str(parent))
+
+
+def take_snapshot(extra: Mapping[str, Path] | None = None) -> CodeSnapshot:
+    """The worker packages as they are now, with `extra` modules (name in the archive -> file)."""
+    files = {
+        str(path.relative_to(ROOT)): path
+        for package in WORKER_PACKAGES
+        for path in sorted((ROOT / package).rglob("*.py"))
+    }
+    files |= dict(extra or {})
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for name, path in files.items():
+            archive.writestr(zipfile.ZipInfo(name, EPOCH), path.read_bytes())
+    content = buffer.getvalue()
+    return CodeSnapshot(hashlib.sha256(content).hexdigest()[:16], content)
+
+
+def unpack_code(archive: bytes, digest: str, parent: str) -> Path:
+    """Unpack `archive` to `parent`/`digest`, once, safely against others doing the same at the same time.
+
+    Sent to workers by value, so it uses nothing but the standard library.
+    """
+    import io
+    import os
+    import tempfile
+    import zipfile
+    from pathlib import Path
+
+    folder = Path(parent) / digest
+    if not folder.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=f"{digest}-", dir=folder.parent))
+        zipfile.ZipFile(io.BytesIO(archive)).extractall(scratch)
+        try:
+            os.rename(scratch, folder)
+        except OSError:  # another process was faster
+            import shutil
+
+            shutil.rmtree(scratch)
+    return folder

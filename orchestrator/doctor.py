@@ -1,0 +1,140 @@
+"""Checks of everything a first run needs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from orchestrator.settings import Settings
+from orchestrator.software import LIBRARIES, library_version
+
+LOWEST_PYTHON = (3, 11)
+LEAST_DISK_BYTES = 2 * 10**9
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check: whether it passed, what was seen, and what to do if it did not."""
+
+    check: str
+    ok: bool
+    detail: str
+    cure: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """The finding as `doctor --json` prints it."""
+        return asdict(self)
+
+
+def examine(settings: Settings) -> list[Finding]:
+    """Run every check; none raises."""
+    checks: list[Callable[[Settings], Finding]] = [
+        _python,
+        _libraries,
+        _home,
+        _disk,
+        _database,
+        _tracking,
+        _kernels,
+        _hardware,
+        _ray,
+        _data,
+    ]
+    findings = []
+    for check in checks:
+        try:
+            findings.append(check(settings))
+        except Exception as error:
+            findings.append(Finding(check.__name__.lstrip("_"), False, f"{type(error).__name__}: {error}", "see above"))
+    return findings
+
+
+def _python(settings: Settings) -> Finding:
+    version = ".".join(map(str, sys.version_info[:3]))
+    ok = sys.version_info[:2] >= LOWEST_PYTHON
+    return Finding("python", ok, f"{version} at {sys.executable}", "slotsweep needs Python 3.11 or newer")
+
+
+def _libraries(settings: Settings) -> Finding:
+    versions = {name: library_version(name) for name in LIBRARIES}
+    missing = [name for name, version in versions.items() if version == "not installed"]
+    shown = ", ".join(f"{name} {version}" for name, version in versions.items())
+    return Finding("libraries", not missing, shown, f"install {', '.join(missing)}: pip install -c constraints.txt .")
+
+
+def _home(settings: Settings) -> Finding:
+    settings.home.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=settings.home):
+        return Finding("home", True, f"{settings.home} can be written")
+
+
+def _disk(settings: Settings) -> Finding:
+    free = shutil.disk_usage(settings.home).free
+    cure = "free some space, or set SLOTSWEEP_HOME to a larger disk"
+    return Finding("disk", free >= LEAST_DISK_BYTES, f"{free / 1e9:.1f} GB free", cure)
+
+
+def _database(settings: Settings) -> Finding:
+    from orchestrator.store import Store
+    from orchestrator.store.engine import shown
+
+    store = Store.open(settings.database_url)
+    count = len(store.sweeps())
+    return Finding("database", True, f"{shown(store.engine)}, {count} sweeps")
+
+
+def _tracking(settings: Settings) -> Finding:
+    from orchestrator.tracker import open_tracker
+
+    tracker = open_tracker(settings.tracking_uri, str(settings.artifacts))
+    tracker.prepare()
+    return Finding("mlflow", True, settings.tracking_uri)
+
+
+def _kernels(settings: Settings) -> Finding:
+    from models.mechanism import MECHANISMS
+    from orchestrator.kernel_cache import use_kernel_cache
+    from workers.warmup import compile_kernels
+
+    use_kernel_cache(settings.kernels)
+    config = MECHANISMS.config_class("dp_cache").model_validate({})
+    compile_kernels([config.identity()], "float32")
+    return Finding("kernels", True, f"numba compiles into {settings.kernels}")
+
+
+def _hardware(settings: Settings) -> Finding:
+    from workers.hardware import read_hardware
+
+    record = read_hardware().flat()
+    gigabytes = (record["ram_bytes"] or 0) / 1e9
+    return Finding(
+        "hardware", True, f"{record['cpu_model']}, {os.cpu_count()} cores, {gigabytes:.0f} GB RAM, GPU: {record['gpu']}"
+    )
+
+
+def _ray(settings: Settings) -> Finding:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    import ray
+
+    quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
+    if settings.ray_address:
+        ray.init(address=settings.ray_address, **quiet)
+    else:
+        ray.init(address="local", num_cpus=1, include_dashboard=False, object_store_memory=128 * 2**20, **quiet)
+    try:
+        nodes = [node for node in ray.nodes() if node["Alive"]]
+        return Finding("ray", bool(nodes), f"{len(nodes)} node at {settings.ray_address or 'this machine'}")
+    finally:
+        ray.shutdown()
+
+
+def _data(settings: Settings) -> Finding:
+    folder = os.environ.get("SLOTSWEEP_DATA")
+    if folder is None:
+        return Finding("data", True, f"fetched when needed into {settings.home / 'data'} (or set SLOTSWEEP_DATA)")
+    return Finding("data", os.path.isdir(folder), folder, "SLOTSWEEP_DATA names a folder that does not exist")

@@ -1,0 +1,66 @@
+"""The seam between the scheduler and whatever runs batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from workers.batch import BatchReport, BatchTask
+from workers.host import WorkerCard
+
+
+class ExecutorError(Exception):
+    """Batches cannot be run at all; the message says why and what to do."""
+
+
+class PreparationError(ExecutorError):
+    """The sweep itself cannot be prepared (its data, or code it brings): the user's to mend."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A worker sent back a batch."""
+
+    worker: str
+    report: BatchReport
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A worker is gone, and with it every batch it held (attempt ids)."""
+
+    worker: str
+    attempts: tuple[int, ...]
+    message: str
+
+
+Event = Finished | Lost
+
+
+class Executor(Protocol):
+    """Runs batches on workers. Calls come from one thread."""
+
+    name: str
+    depth: int
+    """Batches a worker should hold at once, so that it never waits for the next one."""
+
+    def start(self) -> Sequence[WorkerCard]:
+        """Prepare and start the workers. Raises ExecutorError."""
+        ...
+
+    def submit(self, worker: str, task: BatchTask) -> None:
+        """Hand `task` to `worker`; the outcome arrives through `wait`."""
+        ...
+
+    def wait(self, seconds: float) -> list[Event]:
+        """Events since the last call, waiting up to `seconds` for the first."""
+        ...
+
+    def replace(self, worker: str) -> WorkerCard | None:
+        """A new worker in place of a lost one; None if there can be none."""
+        ...
+
+    def stop(self) -> None:
+        """End every worker and whatever was started for them."""
+        ...

@@ -1,0 +1,212 @@
+"""Batches on Ray: one persistent worker a core, on a local cluster or on the one RAY_ADDRESS names."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from orchestrator.code_snapshot import CodeSnapshot, unpack_code
+from orchestrator.executors.base import Event, ExecutorError, Finished, Lost, PreparationError
+from orchestrator.settings import Settings
+from workers.batch import BatchTask
+from workers.host import Preparation, WorkerCard
+
+OBJECT_STORE_BYTES = 128 * 2**20
+"""Batches and reports are small; a large store would only slow the start."""
+
+PREPARE = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+from workers.host import load_plugins
+from workers.threads import pin_threads
+from workers.warmup import prepare
+pin_threads(1)
+wanted = json.load(sys.stdin)
+try:
+    load_plugins(wanted["plugins"])
+    prepare(wanted["workloads"], wanted["mechanisms"], wanted["dtype"])
+except Exception as error:
+    sys.exit(f"{type(error).__name__}: {error}")
+"""
+
+
+class RayExecutor:
+    """Starts (or joins) Ray while the kernels compile in a process beside it, then one worker a core."""
+
+    name = "ray"
+    depth = 2
+
+    def __init__(self, preparation: Preparation, code: CodeSnapshot, settings: Settings) -> None:
+        self._preparation = preparation
+        self._code = code
+        self._settings = settings
+        self._actors: dict[str, Any] = {}
+        self._held: dict[Any, tuple[str, int]] = {}
+        self._nodes: dict[str, str] = {}
+
+    def start(self) -> Sequence[WorkerCard]:
+        compiling = self._start_compiling()
+        try:
+            self._start_ray()
+        finally:
+            errors = compiling.communicate()[1].strip()
+        if compiling.returncode != 0:
+            raise PreparationError(errors or f"preparing the sweep failed with exit code {compiling.returncode}")
+        import ray
+
+        self._archive = ray.put(self._code.archive)
+        starting = [
+            (node["NodeID"], self._start_actor(node["NodeID"]))
+            for node in ray.nodes()
+            if node["Alive"]
+            for _ in range(int(node["Resources"].get("CPU", 0)))
+        ]
+        if not starting:
+            raise ExecutorError("the Ray cluster has no node with a CPU to run trials on")
+        return [self._welcome(node, actor) for node, actor in starting]
+
+    def _start_compiling(self) -> subprocess.Popen[str]:
+        """Compile kernels and load data in a process of its own, into the cache that local workers will read."""
+        root = self._code.unpack(self._settings.home / "code")
+        self._settings.kernels.mkdir(parents=True, exist_ok=True)
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-c", PREPARE, str(root)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "NUMBA_CACHE_DIR": str(self._settings.kernels), "OPENBLAS_NUM_THREADS": "1"},
+        )
+        assert process.stdin is not None
+        json.dump(asdict(self._preparation), process.stdin)
+        process.stdin.close()
+        process.stdin = None
+        return process
+
+    def _start_ray(self) -> None:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        import ray
+
+        common: dict[str, Any] = {"log_to_driver": False, "configure_logging": False, "namespace": "slotsweep"}
+        try:
+            if self._settings.ray_address:
+                ray.init(address=self._settings.ray_address, **common)
+            else:
+                ray.init(
+                    address="local",
+                    num_cpus=os.cpu_count(),
+                    include_dashboard=False,
+                    object_store_memory=OBJECT_STORE_BYTES,
+                    **common,
+                )
+        except Exception as error:
+            place = self._settings.ray_address or "this machine"
+            raise ExecutorError(f"Ray could not be started on {place}: {error}") from error
+
+    def _start_actor(self, node: str) -> Any:
+        import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        remote = ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0)(_worker_class())
+        return remote.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(
+            self._archive, self._code.digest, str(self._settings.home), unpack_code, self._preparation_tree()
+        )
+
+    def _preparation_tree(self) -> dict[str, Any]:
+        return asdict(self._preparation)
+
+    def _welcome(self, node: str, actor: Any) -> WorkerCard:
+        import ray
+
+        try:
+            card = WorkerCard(**ray.get(actor.card.remote()))
+        except ray.exceptions.RayError as error:
+            raise ExecutorError(f"a worker could not be started: {_short(error)}") from error
+        self._actors[card.id] = actor
+        self._nodes[card.id] = node
+        return card
+
+    def submit(self, worker: str, task: BatchTask) -> None:
+        self._held[self._actors[worker].run.remote(task)] = (worker, task.attempt)
+
+    def wait(self, seconds: float) -> list[Event]:
+        import ray
+
+        if not self._held:
+            return []
+        ready, _ = ray.wait(list(self._held), num_returns=1, timeout=seconds)
+        if ready and len(self._held) > 1:
+            ready, _ = ray.wait(list(self._held), num_returns=len(self._held), timeout=0)
+        events: list[Event] = []
+        for reference in ready:
+            if reference not in self._held:  # its worker was lost with an earlier reference
+                continue
+            worker, _ = self._held[reference]
+            try:
+                report = ray.get(reference)
+            except ray.exceptions.RayError as error:
+                events.append(self._lose(worker, _short(error)))
+            else:
+                del self._held[reference]
+                events.append(Finished(worker, report))
+        return events
+
+    def _lose(self, worker: str, message: str) -> Lost:
+        held = [reference for reference, (holder, _) in self._held.items() if holder == worker]
+        attempts = tuple(self._held.pop(reference)[1] for reference in held)
+        self._actors.pop(worker, None)
+        return Lost(worker, attempts, message)
+
+    def replace(self, worker: str) -> WorkerCard | None:
+        node = self._nodes.pop(worker)
+        try:
+            return self._welcome(node, self._start_actor(node))
+        except ExecutorError:
+            return None
+
+    def stop(self) -> None:
+        import ray
+
+        self._actors.clear()
+        self._held.clear()
+        if ray.is_initialized():
+            ray.shutdown()
+
+
+def _worker_class() -> type:
+    """The actor's class. It is local, hence sent by value: nothing of ours is imported before our path stands first."""
+
+    class BatchWorker:
+        def __init__(
+            self, archive: bytes, digest: str, home: str, unpack: Any, preparation: dict[str, Any]
+        ) -> None:
+            import os
+            import sys
+
+            os.environ["NUMBA_CACHE_DIR"] = f"{home}/kernels"
+            sys.path.insert(0, str(unpack(archive, digest, f"{home}/code")))
+            from workers.host import Preparation, WorkerHost
+
+            self.host = WorkerHost(Preparation(**preparation))
+
+        def card(self) -> dict[str, Any]:
+            from dataclasses import asdict
+
+            return asdict(self.host.card)
+
+        def run(self, task: Any) -> Any:
+            return self.host.run(task)
+
+    return BatchWorker
+
+
+def _short(error: Exception) -> str:
+    """The last line of an error: Ray's messages run over many."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__

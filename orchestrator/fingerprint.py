@@ -1,0 +1,65 @@
+"""Fingerprint of the code that computes a trial: comments, layout, docstrings and field descriptions do not matter."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import sys
+from functools import cache
+from pathlib import Path
+
+from orchestrator.siblings import ROOT
+
+COMPUTING_PACKAGES = ("models", "tasks")
+DESCRIPTIVE = frozenset({"description", "title", "examples"})
+
+
+def fingerprint(modules: tuple[str, ...]) -> str:
+    """Hash of the normalised source of `modules` and of everything of ours that they import, directly or not."""
+    closure: dict[str, str] = {}
+    waiting = list(modules)
+    while waiting:
+        name = waiting.pop()
+        if name not in closure:
+            source = _source(name)
+            if source is None:
+                continue
+            closure[name], imported = _normalised(source)
+            waiting += imported
+    text = "".join(f"{name}:{closure[name]};" for name in sorted(closure))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@cache
+def _source(module: str) -> Path | None:
+    """The file of `module`; None for what is not a module of source code (a class imported by name, say)."""
+    if module.split(".")[0] in COMPUTING_PACKAGES:
+        place = ROOT.joinpath(*module.split("."))
+        candidates = [place.with_suffix(".py"), place / "__init__.py"]
+        return next((path for path in candidates if path.exists()), None)
+    origin = getattr(sys.modules.get(module), "__file__", None)
+    return Path(origin) if origin is not None else None
+
+
+@cache
+def _normalised(path: Path) -> tuple[str, tuple[str, ...]]:
+    """Hash of one file's normalised syntax tree, and the modules of ours that it imports."""
+    tree = ast.parse(path.read_bytes(), str(path))
+    imported: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            imported += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            imported += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        _strip(node)
+    ours = tuple(sorted({name for name in imported if name.split(".")[0] in COMPUTING_PACKAGES}))
+    return hashlib.sha256(ast.dump(tree).encode()).hexdigest(), ours
+
+
+def _strip(node: ast.AST) -> None:
+    """Remove what does not compute: docstrings and descriptive keywords of field definitions."""
+    body = getattr(node, "body", None)
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and body:
+        node.body = [s for s in node.body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Field":
+        node.keywords = [keyword for keyword in node.keywords if keyword.arg not in DESCRIPTIVE]

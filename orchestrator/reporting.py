@@ -1,0 +1,62 @@
+"""Putting a sweep's report together: rows from the store, the summary from tasks, the drawing from dashboards."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+
+from orchestrator.results import result_rows
+from orchestrator.store import Store
+from orchestrator.store.records import SweepRow
+from tasks.summary import FrontierSummary, ReportInput
+
+
+def summary_of(store: Store, sweep: SweepRow) -> FrontierSummary:
+    """What the sweep says so far."""
+    from tasks.frontier import summarise
+
+    return summarise(list(result_rows(store, sweep)))
+
+
+def report_input(store: Store, sweep: SweepRow) -> ReportInput:
+    """Everything the sweep's report shows."""
+    from tasks.frontier import summarise
+
+    rows = list(result_rows(store, sweep))
+    counts = sweep.counts
+    seconds = None if sweep.finished is None or sweep.started is None else sweep.finished - sweep.started
+    return ReportInput(
+        sweep=sweep.id,
+        name=sweep.name,
+        kind=sweep.kind,
+        state=sweep.state,
+        created=_iso(sweep.created),
+        finished=None if sweep.finished is None else _iso(sweep.finished),
+        seconds=seconds,
+        counts={"trials": counts.total, "done": counts.done, "failed": counts.failed, "reused": sweep.reused},
+        failures=dict(Counter(row["reason"] for row in rows if row["state"] == "failed")),
+        spec=sweep.spec_text,
+        summary=summarise(rows),
+        hardware=tuple(store.hardware_of(sweep.id)),
+        reproduce=_reproduce(sweep),
+        software={name: str(value) for name, value in sweep.software.items()},
+    )
+
+
+def write_report(store: Store, sweep: SweepRow, folder: Path) -> tuple[Path, FrontierSummary]:
+    """Draw the sweep's report into `folder`; the HTML file's path and the summary it shows."""
+    from dashboards.report import render_report
+
+    report = report_input(store, sweep)
+    return render_report(report, folder), report.summary
+
+
+def _reproduce(sweep: SweepRow) -> tuple[str, ...]:
+    commit = sweep.software.get("git_commit")
+    checkout = (f"git checkout {commit}",) if commit else (f"pip install slotsweep=={sweep.software['slotsweep']}",)
+    return (*checkout, "# save the spec shown above as spec.yaml, then", "slotsweep run spec.yaml --no-cache")
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")

@@ -1,0 +1,52 @@
+"""Turning what a user names (a file, a sweep's id, a ready-made spec) into a spec or a sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+
+from orchestrator.spec import Spec, read_spec
+from orchestrator.store import Store, StoreError
+from orchestrator.store.records import SweepRow
+
+
+class RequestError(Exception):
+    """The command asks for something that is not there; the message says what is."""
+
+
+def ready_made_specs() -> dict[str, Path]:
+    """The specs that come with slotsweep, by name (their path without `.yaml`)."""
+    folder = Path(str(files("tasks") / "specs"))
+    return {str(path.relative_to(folder).with_suffix("")): path for path in sorted(folder.rglob("*.yaml"))}
+
+
+def is_spec(name: str) -> bool:
+    """Whether `name` is a file, or looks like one that is missing, or names a ready-made spec."""
+    return Path(name).exists() or name.endswith((".yaml", ".yml")) or name in ready_made_specs()
+
+
+def load_spec(name: str, overrides: Sequence[str] = ()) -> Spec:
+    """The spec in file `name`, or the ready-made spec of that name. Raises SpecError or RequestError."""
+    path = Path(name)
+    if not path.exists() and not name.endswith((".yaml", ".yml")):
+        ready = ready_made_specs()
+        if name not in ready:
+            raise RequestError(
+                f"`{name}` is neither a spec file nor a ready-made spec; ready-made: {', '.join(ready) or 'none'}"
+            )
+        path = ready[name]
+    return read_spec(path, overrides)
+
+
+def find_sweep(store: Store, name: str) -> SweepRow:
+    """The sweep whose id begins with `name`; `last` is the newest. Raises RequestError if there is none."""
+    if name == "last":
+        newest = store.sweeps()[:1]
+        if not newest:
+            raise RequestError("there is no sweep yet: `slotsweep run SPEC` makes one")
+        return newest[0]
+    try:
+        return store.sweep(name)
+    except StoreError as error:
+        raise RequestError(str(error)) from error

@@ -1,0 +1,107 @@
+"""A sweep's results as flat rows with dotted columns: the machine-readable contract of `slotsweep results`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from models.config import Config
+from models.mechanism import MECHANISMS
+from models.registry import Registry
+from orchestrator.store import Store
+from orchestrator.store.records import SweepRow
+from tasks.workload import WORKLOADS
+
+LEADING = ("sweep", "trial", "key", "kind", "state", "reason", "attempts", "reused", "seed", "device", "worker")
+TRAILING = (
+    "message",
+    "generation",
+    "episodes",
+    "dtype",
+    "fingerprint",
+    "started",
+    "finished",
+    "wall_seconds",
+    "cpu_seconds",
+    "peak_memory_bytes",
+)
+
+
+def result_rows(store: Store, sweep: SweepRow, trials: Sequence[int] | None = None) -> Iterator[dict[str, Any]]:
+    """One flat row a trial, in plan order (only those of `trials`, row ids, if given)."""
+    hardware = {id_: _prefixed("hw", record) for id_, record in store.hardware_records().items()}
+    configs: dict[str, dict[str, Any]] = {}
+    for row in store.trial_rows(sweep.id, trials):
+        text = json.dumps([row["workload"], row["mechanism"]])
+        if text not in configs:
+            configs[text] = _shown("workload", WORKLOADS, row["workload"]) | _shown(
+                "mechanism", MECHANISMS, row["mechanism"]
+            )
+        values = {**row, "sweep": sweep.id, "trial": row["position"], "reused": bool(row["reused"])}
+        yield {
+            **{name: values[name] for name in LEADING},
+            **configs[text],
+            **_prefixed("metrics", row["metrics"] or {}),
+            **hardware.get(row["hardware"], {}),
+            **{name: values[name] for name in TRAILING},
+        }
+
+
+def _shown(prefix: str, registry: Registry[Any], tree: dict[str, Any]) -> dict[str, Any]:
+    """A config's fields as dotted columns, derived ones included where its class is at hand."""
+    name = tree["name"]
+    fields = tree
+    if name in registry:
+        config: Config = registry.config_class(name).model_validate(tree)
+        fields = {"name": name, **config.flat()}
+    return _prefixed(prefix, fields)
+
+
+def _prefixed(prefix: str, fields: dict[str, Any]) -> dict[str, Any]:
+    return {f"{prefix}.{name}": value for name, value in fields.items()}
+
+
+def columns_of(rows: Iterable[dict[str, Any]]) -> list[str]:
+    """All columns of `rows`: leading ones, then workload, mechanism, metrics and hw in order of appearance."""
+    seen: dict[str, None] = {}
+    for row in rows:
+        seen.update(dict.fromkeys(row))
+    order = {"workload": 1, "mechanism": 2, "metrics": 3, "hw": 4}
+
+    def rank(column: str) -> int:
+        if column in LEADING:
+            return 0
+        return order.get(column.split(".")[0], 5)
+
+    return sorted(seen, key=rank)
+
+
+def write_csv(rows: list[dict[str, Any]], path: Path | None) -> str:
+    """`rows` as CSV, to `path` if given; the text. Missing values are empty."""
+    import csv
+    import io
+
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, columns_of(rows), restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    if path is not None:
+        path.write_text(buffer.getvalue(), encoding="utf-8")
+    return buffer.getvalue()
+
+
+def write_parquet(rows: list[dict[str, Any]], path: Path) -> None:
+    """`rows` as a Parquet file; a column that mixes types is stored as text."""
+    import pyarrow
+    import pyarrow.parquet
+
+    arrays = {}
+    for column in columns_of(rows):
+        values = [row.get(column) for row in rows]
+        try:
+            arrays[column] = pyarrow.array(values)
+        except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError):
+            arrays[column] = pyarrow.array([None if value is None else str(value) for value in values])
+    pyarrow.parquet.write_table(pyarrow.table(arrays), path)

@@ -1,0 +1,55 @@
+"""Where things are: embedded under ./.slotsweep/ unless the environment says otherwise."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Places and services a command uses.
+
+    home          folder for everything embedded: SLOTSWEEP_HOME, or .slotsweep in the working directory
+    database_url  SLOTSWEEP_DATABASE_URL, or a SQLite file in `home`
+    tracking_uri  SLOTSWEEP_TRACKING_URI, or an MLflow SQLite store in `home`
+    ray_address   RAY_ADDRESS: a running cluster; None starts a local one
+    """
+
+    home: Path
+    database_url: str
+    tracking_uri: str
+    ray_address: str | None
+
+    @classmethod
+    def read(cls, environment: Mapping[str, str] = os.environ) -> Settings:
+        """Settings as the environment gives them."""
+        home = Path(environment.get("SLOTSWEEP_HOME") or ".slotsweep").absolute()
+        return cls(
+            home=home,
+            database_url=environment.get("SLOTSWEEP_DATABASE_URL") or f"sqlite:///{home / 'slotsweep.db'}",
+            tracking_uri=environment.get("SLOTSWEEP_TRACKING_URI") or f"sqlite:///{home / 'mlflow.db'}",
+            ray_address=environment.get("RAY_ADDRESS") or None,
+        )
+
+    @property
+    def artifacts(self) -> Path:
+        """Artifacts of the embedded MLflow store."""
+        return self.home / "mlflow-artifacts"
+
+    @property
+    def kernels(self) -> Path:
+        """Compiled kernels."""
+        return self.home / "kernels"
+
+    def report_folder(self, sweep: str) -> Path:
+        """Folder of a sweep's report and figures."""
+        return self.home / "reports" / sweep
+
+    @property
+    def database_file(self) -> Path | None:
+        """The SQLite file behind `database_url`; None for a server."""
+        prefix = "sqlite:///"
+        return Path(self.database_url.removeprefix(prefix)) if self.database_url.startswith(prefix) else None

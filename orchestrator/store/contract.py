@@ -1,0 +1,241 @@
+"""The store's contract as tests: subclass `StoreContract`, give it a `store` fixture, and a backend is checked.
+
+    class TestMyBackend(StoreContract):
+        @pytest.fixture
+        def store(self): ...
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+from orchestrator.store.records import CellRow, Counts, NewSweep, TrialResult
+from orchestrator.store.states import SweepState
+from orchestrator.store.store import INFRASTRUCTURE_RETRIES, Store
+
+WORKER = "worker-1"
+
+
+def cell(name: str = "a") -> CellRow:
+    """A cell whose digest is `name`."""
+    mechanism = {"name": "recency", "budget": 4, "tag": name}
+    workload = {"name": "associative_recall", "items": 8}
+    return CellRow(name, "frontier", workload, mechanism, 2, "float32", "cpu", "code")
+
+
+def asked(cells: int = 2, seeds: int = 3) -> Iterator[tuple[CellRow, int, str]]:
+    """Trials of `cells` cells with `seeds` seeds each, seed by seed."""
+    for seed in range(seeds):
+        for index in range(cells):
+            yield cell(f"cell-{index}"), seed, f"cell-{index}:{seed}"
+
+
+def new_sweep(*, use_cache: bool = True) -> NewSweep:
+    """A sweep to submit."""
+    return NewSweep("name", "frontier", {"name": "name"}, "name: name", None, {"slotsweep": "0"}, use_cache)
+
+
+def result(trial: int, recall: float = 0.5) -> TrialResult:
+    """A good result of `trial`."""
+    return TrialResult(trial, {"recall": recall}, None, "", 1.0, 2.0, 1.0, 0.9, 1000)
+
+
+def failure(trial: int, reason: str = "user_error") -> TrialResult:
+    """A failed result of `trial`."""
+    return TrialResult(trial, None, reason, "boom", 1.0, 2.0, 1.0, 0.9, 1000)
+
+
+def with_worker(store: Store) -> Store:
+    """`store` with a worker registered."""
+    store.register_worker(WORKER, "machine", {"cpu_model": "x"}, executor="inline", device="cpu", pid=1)
+    return store
+
+
+def trials_of(store: Store, sweep: str) -> list[int]:
+    """Row ids of the sweep's pending trials."""
+    return [pending.trial for pending in store.pending(sweep, -1, 10_000)]
+
+
+class StoreContract:
+    """What every backend must do."""
+
+    def test_submitting_stores_every_trial_in_order(self, store: Store) -> None:
+        """Positions follow the plan, and pages continue where the last one ended."""
+        submitted = store.submit(new_sweep(), asked())
+        first = store.pending(submitted.sweep, -1, 4)
+        rest = store.pending(submitted.sweep, first[-1].position, 10)
+        assert [pending.position for pending in first + rest] == list(range(6))
+        assert [pending.seed for pending in first + rest] == [0, 0, 1, 1, 2, 2]
+        assert store.sweep(submitted.sweep).counts == Counts(pending=6)
+        assert len(store.cells(submitted.sweep)) == 2
+
+    def test_a_finished_trial_is_reused(self, store: Store) -> None:
+        """A second sweep of the same keys has nothing left to compute."""
+        with_worker(store)
+        first = store.submit(new_sweep(), asked())
+        lease = store.claim(first.sweep, trials_of(store, first.sweep), WORKER, 60)
+        assert lease is not None
+        store.accept(lease.attempt, WORKER, [result(trial) for trial in lease.trials])
+        second = store.submit(new_sweep(), asked(seeds=4))
+        assert (second.trials, second.reused) == (8, 6)
+        assert len(trials_of(store, second.sweep)) == 2
+        assert store.count_done(key for _, _, key in asked(seeds=4)) == 6
+
+    def test_without_cache_a_new_generation_is_computed_and_history_stays(self, store: Store) -> None:
+        """Both generations have their own results."""
+        with_worker(store)
+        values = {}
+        for recall in (0.25, 0.75):
+            submitted = store.submit(new_sweep(use_cache=False), asked(1, 1))
+            lease = store.claim(submitted.sweep, trials_of(store, submitted.sweep), WORKER, 60)
+            assert lease is not None
+            store.accept(lease.attempt, WORKER, [result(trial, recall) for trial in lease.trials])
+            values[recall] = submitted.sweep
+        for recall, sweep in values.items():
+            [row] = store.trial_rows(sweep)
+            assert row["metrics"] == {"recall": recall}
+
+    def test_a_pending_trial_of_two_sweeps_is_computed_once(self, store: Store) -> None:
+        """The row is shared, and both sweeps see its result and hear of it."""
+        with_worker(store)
+        first, second = store.submit(new_sweep(), asked(1, 1)), store.submit(new_sweep(), asked(1, 1))
+        lease = store.claim(first.sweep, trials_of(store, first.sweep), WORKER, 60)
+        assert lease is not None
+        assert trials_of(store, second.sweep) == []
+        store.accept(lease.attempt, WORKER, [result(lease.trials[0])])
+        for sweep in (first.sweep, second.sweep):
+            assert store.counts(sweep) == Counts(done=1)
+            assert [notice.trial for notice in store.notices(sweep, 10)] == [None, lease.trials[0]]
+
+    def test_a_trial_is_leased_to_one_attempt_at_a_time(self, store: Store) -> None:
+        """Claims that race share the trials out, each to one."""
+        with_worker(store)
+        submitted = store.submit(new_sweep(), asked(10, 10))
+        trials = trials_of(store, submitted.sweep)
+        leases = []
+        racers = [
+            threading.Thread(target=lambda: leases.append(store.claim(submitted.sweep, trials, WORKER, 60)))
+            for _ in range(4)
+        ]
+        for racer in racers:
+            racer.start()
+        for racer in racers:
+            racer.join()
+        taken = [trial for lease in leases if lease is not None for trial in lease.trials]
+        assert sorted(taken) == sorted(trials)
+
+    def test_a_repeated_result_changes_nothing(self, store: Store) -> None:
+        """The second delivery is counted as stale and dropped."""
+        with_worker(store)
+        submitted = store.submit(new_sweep(), asked(1, 2))
+        lease = store.claim(submitted.sweep, trials_of(store, submitted.sweep), WORKER, 60)
+        assert lease is not None
+        assert store.accept(lease.attempt, WORKER, [result(t, 0.5) for t in lease.trials]).done == 2
+        assert store.accept(lease.attempt, WORKER, [result(t, 0.9) for t in lease.trials]).stale == 2
+        assert {row["metrics"]["recall"] for row in store.trial_rows(submitted.sweep)} == {0.5}
+        assert len(store.notices(submitted.sweep, 10)) == 3
+
+    def test_a_late_result_of_a_lost_attempt_changes_nothing(self, store: Store) -> None:
+        """The trial belongs to the attempt that holds it now."""
+        with_worker(store)
+        submitted = store.submit(new_sweep(), asked(1, 1))
+        first = store.claim(submitted.sweep, trials_of(store, submitted.sweep), WORKER, 60)
+        assert first is not None
+        assert store.lose(first.attempt, "worker_lost").retried == 1
+        second = store.claim(submitted.sweep, trials_of(store, submitted.sweep), WORKER, 60)
+        assert second is not None
+        assert second.attempt > first.attempt
+        assert store.accept(first.attempt, WORKER, [result(first.trials[0], 0.1)]).stale == 1
+        assert store.accept(second.attempt, WORKER, [result(second.trials[0], 0.9)]).done == 1
+        [row] = store.trial_rows(submitted.sweep)
+        assert (row["metrics"], row["attempts"]) == ({"recall": 0.9}, 2)
+
+    def test_an_expired_lease_gives_its_trials_back(self, store: Store) -> None:
+        """Renewed leases stay."""
+        with_worker(store)
+        submitted = store.submit(new_sweep(), asked(2, 1))
+        trials = trials_of(store, submitted.sweep)
+        short = store.claim(submitted.sweep, trials[:1], WORKER, -1)
+        kept = store.claim(submitted.sweep, trials[1:], WORKER, -1)
+        assert short is not None
+        assert kept is not None
+        store.renew([kept.attempt], 60)
+        assert store.expire() == 1
+        assert trials_of(store, submitted.sweep) == trials[:1]
+
+    def test_infrastructure_failures_are_retried_a_few_times(self, store: Store) -> None:
+        """Then the trial fails with its reason."""
+        with_worker(store)
+        submitted = store.submit(new_sweep(), asked(1, 1))
+        for _ in range(INFRASTRUCTURE_RETRIES + 1):
+            lease = store.claim(submitted.sweep, trials_of(store, submitted.sweep), WORKER, 60)
+            assert lease is not None
+            store.lose(lease.attempt, "worker_lost", "gone")
+        assert store.counts(submitted.sweep) == Counts(failed=1)
+        [row] = store.trial_rows(submitted.sweep)
+        assert (row["state"], row["reason"], row["message"]) == ("failed", "worker_lost", "gone")
+
+    def test_a_failing_trial_fails_alone(self, store: Store) -> None:
+        """One of a batch fails, one is missing from the report, one is done."""
+        with_worker(store)
+        submitted = store.submit(new_sweep(), asked(3, 1))
+        lease = store.claim(submitted.sweep, trials_of(store, submitted.sweep), WORKER, 60)
+        assert lease is not None
+        good, bad, silent = lease.trials
+        accepted = store.accept(lease.attempt, WORKER, [result(good), failure(bad, "not_a_number")])
+        assert (accepted.done, accepted.failed) == (1, 2)
+        reasons = {row["id"]: row["reason"] for row in store.trial_rows(submitted.sweep)}
+        assert reasons == {good: None, bad: "not_a_number", silent: "no_result"}
+
+    def test_a_failed_trial_is_computed_anew_by_the_next_sweep(self, store: Store) -> None:
+        """The first sweep keeps its failure."""
+        with_worker(store)
+        first = store.submit(new_sweep(), asked(1, 1))
+        lease = store.claim(first.sweep, trials_of(store, first.sweep), WORKER, 60)
+        assert lease is not None
+        store.accept(lease.attempt, WORKER, [failure(lease.trials[0])])
+        second = store.submit(new_sweep(), asked(1, 1))
+        assert store.counts(first.sweep) == Counts(failed=1)
+        assert store.counts(second.sweep) == Counts(pending=1)
+
+    def test_only_allowed_changes_of_state_happen(self, store: Store) -> None:
+        """A change that is not allowed leaves the sweep as it was."""
+        submitted = store.submit(new_sweep(), asked(1, 1))
+        assert not store.set_sweep_state(submitted.sweep, SweepState.DONE)
+        assert store.sweep(submitted.sweep).state == SweepState.QUEUED
+        for state in (SweepState.RUNNING, SweepState.PAUSED, SweepState.RUNNING, SweepState.DONE):
+            assert store.set_sweep_state(submitted.sweep, state)
+        assert not store.set_sweep_state(submitted.sweep, SweepState.RUNNING)
+        assert store.sweep(submitted.sweep).finished is not None
+
+    def test_cancelling_spares_trials_that_another_sweep_waits_for(self, store: Store) -> None:
+        """Only the cancelled sweep's own trials are cancelled."""
+        first, second = store.submit(new_sweep(), asked(2, 1)), store.submit(new_sweep(), asked(1, 1))
+        assert store.cancel_pending(first.sweep) == 1
+        assert store.counts(first.sweep) == Counts(pending=1, cancelled=1)
+        assert store.counts(second.sweep) == Counts(pending=1)
+
+    def test_notices_are_delivered_once_and_in_order(self, store: Store) -> None:
+        """What was delivered is not offered again."""
+        submitted = store.submit(new_sweep(), asked(1, 1))
+        store.set_sweep_state(submitted.sweep, SweepState.RUNNING)
+        first, second = store.notices(submitted.sweep, 10)
+        assert first.id < second.id
+        store.delivered([first.id])
+        assert store.notices(submitted.sweep, 10) == [second]
+        assert store.undelivered(submitted.sweep) == 1
+
+    def test_hardware_is_known_for_each_result(self, store: Store) -> None:
+        """The machine that computed a trial is named in its row and in the sweep's list."""
+        with_worker(store)
+        submitted = store.submit(new_sweep(), asked(1, 1))
+        assert store.hardware_of(submitted.sweep) == []
+        lease = store.claim(submitted.sweep, trials_of(store, submitted.sweep), WORKER, 60)
+        assert lease is not None
+        store.accept(lease.attempt, WORKER, [result(lease.trials[0])])
+        assert store.hardware_of(submitted.sweep) == [{"cpu_model": "x"}]
+        [row] = store.trial_rows(submitted.sweep)
+        assert store.hardware_records()[row["hardware"]] == {"cpu_model": "x"}
+        [(timed, seconds, count)] = store.cell_times(10)
+        assert (timed.digest, seconds, count) == ("cell-0", 1.0, 1)

@@ -1,0 +1,150 @@
+"""The store's contract on each backend, and what is particular to opening a database."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine, inspect, text
+
+from orchestrator.store import Store, StoreError, schema
+from orchestrator.store.contract import StoreContract, asked, new_sweep
+from orchestrator.store.engine import HEAD, VERSION_TABLE, open_engine
+from orchestrator.store.upgrade import upgrade_schema
+
+
+class TestSqlite(StoreContract):
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Iterator[Store]:
+        store = Store.open(f"sqlite:///{tmp_path / 'store.db'}")
+        yield store
+        store.close()
+
+
+class TestPostgres(StoreContract):
+    @pytest.fixture
+    def store(self, postgres_url: str) -> Iterator[Store]:
+        store = Store.open(postgres_url)
+        yield store
+        store.close()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'a folder with spaces' / 'wägung.db'}"
+    return str(request.getfixturevalue("postgres_url"))
+
+
+def _shape(url: str) -> dict[str, set[str]]:
+    inspector = inspect(open_engine(url))
+    return {table: {column["name"] for column in inspector.get_columns(table)} for table in inspector.get_table_names()}
+
+
+def test_migrations_lead_to_the_same_tables_as_the_schema(url: str) -> None:
+    upgrade_schema(open_engine(url))
+    assert _shape(url) == {
+        VERSION_TABLE: {"version_num"},
+        **{name: set(table.columns.keys()) for name, table in schema.metadata.tables.items()},
+    }
+    Store.open(url).submit(new_sweep(), asked())
+
+
+def test_migrations_know_every_column_index_and_constraint(tmp_path: Path) -> None:
+    """Autogenerate finds nothing left to migrate."""
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+
+    engine = open_engine(f"sqlite:///{tmp_path / 'store.db'}")
+    upgrade_schema(engine)
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
+        assert compare_metadata(context, schema.metadata) == []
+
+
+def test_another_version_is_refused_with_the_command_to_run(url: str) -> None:
+    Store.open(url).close()
+    with open_engine(url).begin() as connection:
+        connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '0000'"))
+    with pytest.raises(StoreError, match=f"schema 0000.*needs {HEAD}.*slotsweep db upgrade"):
+        Store.open(url)
+
+
+def test_the_database_of_another_program_is_refused(url: str, tmp_path: Path) -> None:
+    engine = open_engine(url)
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE experiments (id INTEGER)"))
+        connection.execute(text("CREATE TABLE runs (id INTEGER)"))
+    with pytest.raises(StoreError, match="holds MLflow's tables"):
+        Store.open(url)
+
+
+def test_a_real_optuna_database_is_refused(tmp_path: Path) -> None:
+    import optuna
+
+    optuna.storages.RDBStorage(f"sqlite:///{tmp_path / 'optuna.db'}")
+    with pytest.raises(StoreError, match="holds Optuna's tables"):
+        Store.open(f"sqlite:///{tmp_path / 'optuna.db'}")
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ("no url", "is not a database URL"),
+        ("mysql://host/db", "`mysql` are not supported"),
+        ("postgresql://nobody@127.0.0.1:1/none?connect_timeout=2", "cannot open the database"),
+    ],
+)
+def test_a_bad_url_is_one_clear_error(bad: str, message: str) -> None:
+    with pytest.raises(StoreError, match=message):
+        Store.open(bad)
+
+
+def test_a_file_that_is_no_database_is_one_clear_error(tmp_path: Path) -> None:
+    path = tmp_path / "notes.db"
+    path.write_text("these are notes, not a database, and long enough to be sure of it" * 20)
+    with pytest.raises(StoreError, match="cannot open the database"):
+        Store.open(f"sqlite:///{path}")
+
+
+def test_a_password_is_never_shown(tmp_path: Path) -> None:
+    with pytest.raises(StoreError) as caught:
+        Store.open("postgresql://user:secret@127.0.0.1:1/none?connect_timeout=2")
+    assert "secret" not in str(caught.value)
+
+
+def test_four_processes_open_one_empty_database_at_once(url: str) -> None:
+    code = "import sys; from orchestrator.store import Store; Store.open(sys.argv[1]).sweeps()"
+    processes = [subprocess.Popen([sys.executable, "-P", "-c", code, url]) for _ in range(4)]
+    assert [process.wait(60) for process in processes] == [0, 0, 0, 0]
+    assert _shape(url).keys() >= {"sweeps", "trials"}
+
+
+def test_sweeps_are_found_by_the_beginning_of_their_id(tmp_path: Path) -> None:
+    store = Store.open(f"sqlite:///{tmp_path / 'store.db'}")
+    identity = store.submit(new_sweep(), asked()).sweep
+    assert store.sweep(identity[:6]).id == identity
+    for wrong in ("", "%", "zzzz"):
+        with pytest.raises(StoreError, match="no sweep"):
+            store.sweep(wrong)
+
+
+def test_ten_thousand_trials_are_listed_in_under_a_second(tmp_path: Path) -> None:
+    import time
+
+    store = Store.open(f"sqlite:///{tmp_path / 'store.db'}")
+    store.submit(new_sweep(), asked(100, 100))
+    began = time.perf_counter()
+    [row] = store.sweeps()
+    assert time.perf_counter() - began < 1.0
+    assert row.counts.pending == 10_000
+
+
+def test_a_foreign_engine_can_read_the_file(tmp_path: Path) -> None:
+    """Nothing in the file needs slotsweep: any SQLite client can read it."""
+    Store.open(f"sqlite:///{tmp_path / 'store.db'}").submit(new_sweep(), asked())
+    with create_engine(f"sqlite:///{tmp_path / 'store.db'}").connect() as connection:
+        assert connection.execute(text("SELECT count(*) FROM trials")).scalar_one() == 6

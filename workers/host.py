@@ -1,0 +1,63 @@
+"""A worker: one process on one machine that is prepared once and then runs batch after batch."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from workers.batch import BatchReport, BatchTask, run_batch
+from workers.hardware import hardware_id, read_hardware
+from workers.threads import pin_threads
+from workers.warmup import prepare
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What a sweep needs ready on a machine: data of its workloads, kernels of its mechanisms (as identities)."""
+
+    workloads: tuple[dict[str, Any], ...]
+    mechanisms: tuple[dict[str, Any], ...]
+    dtype: str
+    plugins: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class WorkerCard:
+    """Who a worker is: its id, device class and process, and its machine's flat hardware record under `hardware`."""
+
+    id: str
+    device: str
+    pid: int
+    hardware: str
+    record: dict[str, Any]
+
+
+class WorkerHost:
+    """Runs batches in this process, on one thread of arithmetic."""
+
+    def __init__(self, preparation: Preparation, threads: int = 1) -> None:
+        pin_threads(threads)
+        load_plugins(preparation.plugins)
+        prepare(preparation.workloads, preparation.mechanisms, preparation.dtype)
+        hardware = read_hardware()
+        self.card = WorkerCard(
+            id=uuid.uuid4().hex[:12],
+            device="cpu",
+            pid=os.getpid(),
+            hardware=hardware_id(hardware),
+            record=hardware.flat(),
+        )
+
+    def run(self, task: BatchTask) -> BatchReport:
+        """Run one batch."""
+        return run_batch(task)
+
+
+def load_plugins(modules: Sequence[str]) -> None:
+    """Import the modules that register a sweep's own mechanisms and workloads."""
+    for module in modules:
+        importlib.import_module(module)
