@@ -1,0 +1,218 @@
+"""One entry under `workload` or `mechanisms`: a name, fields, and axes on any of them."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from models.config import Config, canonical_json, round_numbers
+from models.mechanism import MECHANISMS
+from models.registry import Registry
+from orchestrator.spec.axes import Axis, is_axis, read_points, report_repeats
+from orchestrator.spec.expectations import Expectation
+from orchestrator.spec.hints import did_you_mean, nearest, one_of
+from orchestrator.spec.nodes import MapNode, Node, ScalarNode, quoted, shown, to_python
+from orchestrator.spec.problems import Problems
+from orchestrator.spec.validation import check_field, errors_of, message_of, validate
+from tasks.workload import WORKLOADS
+
+MOST_CONFIGS = 1_000_000
+"""Configs one entry may stand for."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Configs of one workload or mechanism: fixed fields, and axes whose product is taken."""
+
+    config_class: type[Config]
+    fixed: dict[str, Any]
+    axes: tuple[Axis, ...] = ()
+
+    def __len__(self) -> int:
+        return math.prod(len(axis.values) for axis in self.axes)
+
+    def combinations(self) -> Iterator[dict[str, Any]]:
+        """The fields of every config, the first axis slowest."""
+        fields = [axis.field for axis in self.axes]
+        for values in itertools.product(*(axis.values for axis in self.axes)):
+            yield {**self.fixed, **dict(zip(fields, values, strict=True))}
+
+    def configs(self) -> Iterator[Config]:
+        """Every config, made as it is asked for."""
+        return (validate(self.config_class, fields) for fields in self.combinations())
+
+
+@dataclass(frozen=True)
+class Family:
+    """What entries under one key of a spec are."""
+
+    noun: str
+    registry: Registry[Any]
+
+
+WORKLOAD = Family("workload", WORKLOADS)
+MECHANISM = Family("mechanism", MECHANISMS)
+
+
+@dataclass(frozen=True)
+class Placed:
+    """An entry, where it stands, and the path to it."""
+
+    entry: Entry
+    node: MapNode
+    path: str
+
+
+def read_entry(family: Family, node: Node, path: str, problems: Problems, *, all_known: bool) -> Placed | None:
+    """Read the entry at `path`. Nothing where a problem leaves no entry; unknown names pass if not `all_known`."""
+    if not isinstance(node, MapNode):
+        example = (
+            f"{{name: {node.text}}}" if isinstance(node, ScalarNode) and node.text in family.registry else "{name: ...}"
+        )
+        problems.add(node, f"`{path}` is {shown(node)}", expected=f"a mapping such as {example}")
+        return None
+    name = _read_name(family, node, path, problems, all_known)
+    if name is None:
+        return None
+    return _Reader(family.registry.config_class(name), node, path, problems).read()
+
+
+def _read_name(family: Family, node: MapNode, path: str, problems: Problems, all_known: bool) -> str | None:
+    names, value = family.registry.names(), node.get("name")
+    if value is None:
+        near = next((key for key, _ in node.entries if nearest(key.text, ["name"])), None)
+        hint = f"did you mean `name` for {quoted(near.text)}?" if near else ""
+        problems.at(node.at, f"`{path}` has no `name`", expected=f"`name`: {one_of(names)}", hint=hint)
+    elif not isinstance(value, ScalarNode) or not isinstance(value.value, str):
+        expected = f"one {family.noun} an entry: {one_of(names)}"
+        problems.add(value, f"`name` is {shown(value)}", expected=expected)
+    elif value.value in family.registry:
+        return value.value
+    elif all_known:
+        wrong = f"unknown {family.noun} {quoted(value.text)}"
+        problems.add(value, wrong, expected=one_of(names), hint=did_you_mean(value.text, names))
+    return None
+
+
+class _Reader:
+    """Reads the fields of one entry, each on its own, then all of them together."""
+
+    def __init__(self, config_class: type[Config], node: MapNode, path: str, problems: Problems) -> None:
+        self._class = config_class
+        self._name = str(config_class.model_fields["name"].default)
+        self._node = node
+        self._path = path
+        self._problems = problems
+        self._fixed: dict[str, Any] = {"name": self._name}
+        self._axes: list[Axis] = []
+        self._meant: set[str] = set()  # fields that misspelt keys probably stand for
+
+    def read(self) -> Placed | None:
+        before = len(self._problems)
+        for key, value in self._node.entries:
+            if key.text not in self._class.model_fields:
+                self._unknown(key)
+            elif key.text != "name":
+                self._field(key.text, value)
+        entry = Entry(self._class, self._fixed, tuple(self._axes))
+        if len(self._problems) > before or not self._problems.clean(self._node):
+            self._check_what_is_there(entry)
+            return None
+        if len(entry) > MOST_CONFIGS:
+            wrong = f"the axes of `{self._path}` make {len(entry)} configurations"
+            self._problems.add(self._node, wrong, expected=f"at most {MOST_CONFIGS}")
+            return None
+        return Placed(entry, self._node, self._path)
+
+    def _unknown(self, key: ScalarNode) -> None:
+        fields = sorted(set(self._class.model_fields) - {"name"})
+        head, _, rest = key.text.partition(":")
+        hint = (
+            f"write a space after the colon: {head}: {rest}"
+            if rest and head in fields
+            else did_you_mean(key.text, fields)
+        )
+        self._meant.add(head if rest else nearest(key.text, fields) or "")
+        self._problems.at(key.at, f"`{self._name}` has no field {quoted(key.text)}", expected=one_of(fields), hint=hint)
+
+    def _field(self, field: str, value: Node) -> None:
+        expectation = Expectation(self._class, (field,))
+        if not self._problems.clean(value):
+            self._meant.add(field)
+        elif isinstance(value, MapNode) and is_axis(value, expectation):
+            self._axis(field, value, expectation)
+        else:
+            self._fixed[field] = round_numbers(to_python(value))
+            check_field(self._class, field, value, self._problems, {"name": self._name})
+
+    def _axis(self, field: str, value: MapNode, expectation: Expectation) -> None:
+        self._meant.add(field)
+        before = len(self._problems)
+        points = read_points(field, value, expectation, self._problems)
+        listed = value.get("values") is not None
+        for point in points:
+            if self._problems.clean(point):
+                check_field(self._class, field, point, self._problems, {"name": self._name})
+            if not listed and len(self._problems) > before:
+                break  # its neighbours are wrong for the same reason
+        if listed or len(self._problems) == before:
+            report_repeats(points, self._problems)
+        if points and len(self._problems) == before:
+            self._axes.append(Axis(field, tuple(round_numbers(to_python(point)) for point in points)))
+
+    def _check_what_is_there(self, entry: Entry) -> None:
+        """After a problem with a field: report missing fields too, and what the config says of its raw data."""
+        for error in errors_of(self._class, next(entry.combinations())):
+            if error["type"] == "missing" and error["loc"][0] not in self._meant:
+                _report_missing(Placed(entry, self._node, self._path), str(error["loc"][0]), self._problems)
+            elif not error["loc"]:
+                self._problems.at(self._node.at, f"`{self._path}`: {message_of(error)}")
+
+
+def check_products(placed: Sequence[Placed], problems: Problems) -> None:
+    """Check fields against each other in every config, and that no config comes twice. One problem an entry at most."""
+    seen: dict[bytes, str] = {}
+    classes = [one.entry.config_class for one in placed]
+    for one in placed:
+        alone = classes.count(one.entry.config_class) == 1
+        for fields in one.entry.combinations():
+            try:
+                config = validate(one.entry.config_class, fields)
+            except ValidationError as error:
+                _report_combination(one, fields, error, problems)
+                break
+            if alone:
+                continue  # its axes have distinct values
+            digest = hashlib.blake2b(canonical_json(config.identity()).encode(), digest_size=16).digest()
+            other = seen.setdefault(digest, one.path)
+            if other != one.path:
+                wrong = f"`{one.path}` repeats a configuration of `{other}`{_at(one.entry, fields)}"
+                problems.add(one.node, wrong, expected="every configuration once")
+                break
+
+
+def _report_combination(one: Placed, fields: dict[str, Any], failure: ValidationError, problems: Problems) -> None:
+    for error in failure.errors(include_url=False):
+        field = str(error["loc"][0]) if error["loc"] else ""
+        if error["type"] == "missing":
+            _report_missing(one, field, problems)
+        else:
+            wrong = f"`{one.path}`: {message_of(error)}{_at(one.entry, fields)}"
+            problems.add(one.node.get(field) or one.node, wrong)
+
+
+def _report_missing(one: Placed, field: str, problems: Problems) -> None:
+    expected = f"`{field}`: {Expectation(one.entry.config_class, (field,))}"
+    problems.at(one.node.at, f"`{one.path}` ({one.entry.fixed['name']}) has no `{field}`", expected=expected)
+
+
+def _at(entry: Entry, fields: dict[str, Any]) -> str:
+    """Which combination, for entries with axes."""
+    words = ", ".join(f"{axis.field} = {fields[axis.field]}" for axis in entry.axes)
+    return f" (at {words})" if words else ""

@@ -1,0 +1,94 @@
+"""The keys at the top of a spec and what they accept. Workloads and mechanisms bring their own fields."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+
+from models.stream import DTYPES
+
+Kind = Literal["frontier"]
+KINDS: tuple[str, ...] = get_args(Kind)
+
+DeviceClass = Literal["cpu", "cuda", "mps"]
+DTypeName = Literal["float32", "float16", "bfloat16", "float64"]
+assert set(get_args(DTypeName)) == set(DTYPES)
+
+MOST_SEEDS = 1_000_000
+SEED_LIMIT = 2**63
+
+ONE_LINE = r"^\S(.*\S)?$"
+
+SeedCount = Annotated[int, Field(ge=1, le=MOST_SEEDS)]
+SeedValue = Annotated[int, Field(ge=0, lt=SEED_LIMIT)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class SeedRange(_Strict):
+    """Consecutive seeds."""
+
+    count: SeedCount = Field(description="how many seeds")
+    base: SeedValue = Field(0, description="the first seed")
+
+    @model_validator(mode="after")
+    def _last_fits(self) -> SeedRange:
+        if self.base + self.count > SEED_LIMIT:
+            raise ValueError("the last seed is above 2**63 - 1")
+        return self
+
+
+def _form_of_seeds(value: Any) -> str | None:
+    forms = {int: "count", dict: "range", list: "list", SeedRange: "range", tuple: "list"}
+    return forms.get(type(value))
+
+
+Seeds = Annotated[
+    Annotated[SeedCount, Tag("count")]
+    | Annotated[SeedRange, Tag("range")]
+    | Annotated[list[SeedValue], Field(min_length=1, max_length=MOST_SEEDS), Tag("list")],
+    Discriminator(_form_of_seeds),
+]
+
+
+def _form_of_device(value: Any) -> str:
+    return "list" if isinstance(value, list | tuple) else "one"
+
+
+Device = Annotated[
+    Annotated[DeviceClass | Literal["any"], Tag("one")]
+    | Annotated[list[DeviceClass], Field(min_length=1), Tag("list")],
+    Discriminator(_form_of_device),
+]
+
+
+class SpecFields(_Strict):
+    """A slotsweep spec: one sweep, written down."""
+
+    name: str = Field(
+        min_length=1,
+        max_length=200,
+        pattern=ONE_LINE,
+        description="what the sweep is called, here and in MLflow; one line",
+    )
+    kind: Kind = Field(description="the job type")
+    description: str | None = Field(None, description="free text that goes with the results")
+    workload: Any = Field(description="what makes the streams: one workload, or a list of them")
+    mechanisms: Any = Field(description="the memories that read the streams, one entry each")
+    seeds: Seeds = Field(
+        description="a count n (seeds 0 to n - 1), or {count: 10, base: 7}, or a list; the same for every mechanism"
+    )
+    episodes: int | None = Field(
+        None, ge=1, le=10**9, description="streams a trial averages over; the workload's own number where absent"
+    )
+    device: Device = Field(
+        "any", description="where trials run: cpu, cuda, mps, any, or a list to run on each and compare"
+    )
+    dtype: DTypeName = Field("float32", description="number format in which keys are stored")
+    plugins: list[str] = Field(
+        default_factory=list,
+        description="modules with mechanisms or workloads of your own: names, or .py files relative to the spec",
+    )

@@ -1,0 +1,64 @@
+"""What a spec says once it has been read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import cast
+
+from models.config import MechanismConfig
+from orchestrator.spec.entries import Entry
+from tasks.workload import WorkloadConfig
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A valid spec. Configs are made on demand, in file order, first axis slowest, every combination exactly once.
+
+    device    as written: `cpu`, `cuda`, `mps`, `any`, or several of them
+    episodes  None: each workload's own default
+    plugins   module names, and absolute paths of files
+    text      the file as it was read; `overrides` came on top of it
+    path      where it was read from, None for text
+    """
+
+    name: str
+    kind: str
+    workload_entries: tuple[Entry, ...]
+    mechanism_entries: tuple[Entry, ...]
+    seeds: tuple[int, ...]
+    device: str | tuple[str, ...] = "any"
+    dtype: str = "float32"
+    episodes: int | None = None
+    description: str | None = None
+    plugins: tuple[str, ...] = ()
+    text: str = ""
+    overrides: tuple[str, ...] = ()
+    path: str | None = None
+
+    def workloads(self) -> Iterator[WorkloadConfig]:
+        """Every workload config."""
+        return (cast("WorkloadConfig", config) for entry in self.workload_entries for config in entry.configs())
+
+    def mechanism_configs(self) -> Iterator[MechanismConfig]:
+        """Every mechanism config."""
+        return (cast("MechanismConfig", config) for entry in self.mechanism_entries for config in entry.configs())
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Device classes on which every trial runs; `any` is the CPU, which every machine has."""
+        if isinstance(self.device, tuple):
+            return self.device
+        return ("cpu",) if self.device == "any" else (self.device,)
+
+    @property
+    def cells(self) -> int:
+        """Number of (workload config, mechanism config, device class) triples."""
+        workloads = sum(map(len, self.workload_entries))
+        mechanisms = sum(map(len, self.mechanism_entries))
+        return workloads * mechanisms * len(self.devices)
+
+    @property
+    def trials(self) -> int:
+        """Number of trials: cells times seeds."""
+        return self.cells * len(self.seeds)
