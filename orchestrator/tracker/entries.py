@@ -1,0 +1,124 @@
+"""A run as MLflow stores it: text within its limits, finite metrics, and the tags that runs are found by.
+
+Both ways of writing go through here, so that they write the same.
+"""
+
+from __future__ import annotations
+
+import functools
+import getpass
+import hashlib
+import math
+import posixpath
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from orchestrator.tracker.records import ParentRun, RunStatus, TrialRun
+
+KEY_LENGTH = 250
+NAME_LENGTH = 250
+PARAM_LENGTH = 6000
+TAG_LENGTH = 8000
+
+RUN_ID_TAG = "slotsweep.run_id"
+"""Our run id: over HTTP MLflow chooses its own, and runs are recognised by this tag."""
+
+PARENT_TAG = "mlflow.parentRunId"
+NAME_TAG = "mlflow.runName"
+
+EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
+"""Makes MLflow's page open on the table of runs instead of asking what the experiment is for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One run, ready to be stored."""
+
+    run_id: str
+    name: str
+    user: str
+    status: RunStatus
+    start_ms: int
+    end_ms: int | None
+    params: dict[str, str]
+    tags: dict[str, str]
+    metrics: dict[str, float]
+
+    @property
+    def metrics_ms(self) -> int:
+        """The time that its metrics carry."""
+        return self.start_ms if self.end_ms is None else self.end_ms
+
+
+def parent_entry(run: ParentRun) -> Entry:
+    """A sweep's run as MLflow stores it."""
+    tags: dict[str, object] = {"slotsweep.sweep": run.sweep}
+    if run.note:
+        tags["mlflow.note.content"] = run.note
+    return _entry(run, tags)
+
+
+def trial_entry(run: TrialRun, parent: str) -> Entry:
+    """A trial's run as MLflow stores it, under the run that MLflow knows as `parent`."""
+    return _entry(run, {"slotsweep.sweep": run.sweep, "slotsweep.trial_key": run.trial_key, PARENT_TAG: parent})
+
+
+def _entry(run: ParentRun | TrialRun, own: Mapping[str, object]) -> Entry:
+    name = shorten(run.name, NAME_LENGTH)
+    standard = {"mlflow.user": _user(), "mlflow.source.name": "slotsweep", "mlflow.source.type": "JOB"}
+    tags = clean_tags({**standard, **run.tags, **own, NAME_TAG: name, RUN_ID_TAG: run.run_id})
+    return Entry(
+        run_id=run.run_id,
+        name=name,
+        user=tags["mlflow.user"],
+        status=run.status,
+        start_ms=run.start_ms,
+        end_ms=run.end_ms,
+        params={clean_key(key): shorten(str(value), PARAM_LENGTH) for key, value in run.params.items()},
+        tags=tags,
+        metrics=clean_metrics(run.metrics),
+    )
+
+
+def clean_tags(tags: Mapping[str, object]) -> dict[str, str]:
+    """Tags that have a value, as text."""
+    return {clean_key(key): shorten(str(value), TAG_LENGTH) for key, value in tags.items() if value is not None}
+
+
+def clean_metrics(metrics: Mapping[str, float | None]) -> dict[str, float]:
+    """Metrics that are numbers; infinities become the largest float, which is what MLflow's own stores keep."""
+    largest = sys.float_info.max
+    return {
+        clean_key(key): max(-largest, min(largest, float(value)))
+        for key, value in metrics.items()
+        if value is not None and not math.isnan(value)
+    }
+
+
+def shorten(text: str, limit: int) -> str:
+    """`text`, or as much of it as fits `limit` characters with a note of how long it was."""
+    if len(text) <= limit:
+        return text
+    note = f" … [{len(text)} characters]"
+    return text[: limit - len(note)] + note
+
+
+@functools.lru_cache(maxsize=4096)
+def clean_key(key: str) -> str:
+    """`key` as MLflow accepts it; a changed one ends in a hash of the original, so that keys stay distinct."""
+    allowed = re.sub(r"[^/\w.\- :]", "_", key)
+    plain = posixpath.normpath(allowed).lstrip("/.") or "_"
+    if plain == key and len(key) <= KEY_LENGTH:
+        return key
+    digest = hashlib.sha256(key.encode()).hexdigest()[:8]
+    return f"{plain[: KEY_LENGTH - len(digest) - 1]}-{digest}"
+
+
+@functools.cache
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return "unknown"
