@@ -1,0 +1,98 @@
+"""Curves read as steps: the best recall a mechanism reaches at or under each measured size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dashboards.text import finite
+from tasks.summary import Curve, Interval, Panel, Point
+
+RECALLS = ("recall", "recall_all")
+
+SAME_SIZE = 1.05
+"""Sizes within this ratio share a column of the table of matched sizes."""
+
+MOST_CHECKPOINTS = 8
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A point that has a size on the axis in question and a recall. `number` is its place in the curve."""
+
+    number: int
+    point: Point
+    size: Interval
+    recall: Interval
+
+
+def metric_of(point: Point, name: str) -> Interval | None:
+    """The interval of `name`, or None where no seed finished or the mean is not a finite number."""
+    return finite(point.metrics.get(name))
+
+
+def measured(curve: Curve, axis: str, metric: str) -> list[Measured]:
+    """The points of `curve` that can be drawn, by rising size, then by falling recall."""
+    found = []
+    for number, point in enumerate(curve.points):
+        size, recall = metric_of(point, axis), metric_of(point, metric)
+        if size is not None and recall is not None:
+            found.append(Measured(number, point, size, recall))
+    return sorted(found, key=lambda entry: (entry.size.mean, -entry.recall.mean))
+
+
+def frontier(entries: Iterable[Measured], axis: str, metric: str) -> list[Measured]:
+    """The entries on the curve's frontier, in the order given (by rising size, then falling recall).
+
+    For `recall` the points say so themselves (`Point.on_frontier`). For `recall_all` the same rule is applied: an entry
+    stays unless another has at least its recall at no larger size, one of the two strictly better; equals all stay.
+    """
+    if metric == "recall":
+        return [entry for entry in entries if entry.point.on_frontier.get(axis, False)]
+    kept: list[Measured] = []
+    for entry in entries:
+        last = kept[-1] if kept else None
+        if last is None or entry.recall.mean > last.recall.mean or _equal(entry, last):
+            kept.append(entry)
+    return kept
+
+
+def _equal(one: Measured, other: Measured) -> bool:
+    return (one.size.mean, one.recall.mean) == (other.size.mean, other.recall.mean)
+
+
+def best_within(entries: Iterable[Measured], size: float) -> Measured | None:
+    """The entry of best mean recall at or under `size`, the smaller of equals; None if the curve starts above it."""
+    best: Measured | None = None
+    for entry in entries:
+        if entry.size.mean <= size and (best is None or entry.recall.mean > best.recall.mean):
+            best = entry
+    return best
+
+
+def smallest_reaching(entries: Iterable[Measured], target: float) -> Measured | None:
+    """The entry of smallest size whose mean recall is at least `target`."""
+    return next((entry for entry in entries if entry.recall.mean >= target), None)
+
+
+def recalls_of(panel: Panel) -> tuple[str, ...]:
+    """The recall metrics that at least one point of `panel` has."""
+    points = [point for curve in panel.curves for point in curve.points]
+    return tuple(name for name in RECALLS if any(metric_of(point, name) for point in points))
+
+
+def checkpoints(panel: Panel, axis: str, metric: str) -> tuple[float, ...]:
+    """Sizes at which curves are compared: measured ones, at most eight, where most curves have a point.
+
+    Measured sizes within 5% of each other count as one, and the largest of them stands for all, so that a budget of 64
+    and a memory that holds 64.03 slots are compared at 64.03.
+    """
+    sizes = sorted((entry.size.mean, curve.label) for curve in panel.curves for entry in measured(curve, axis, metric))
+    groups: list[list[tuple[float, str]]] = []
+    for size, label in sizes:
+        if groups and size <= groups[-1][0][0] * SAME_SIZE:
+            groups[-1].append((size, label))
+        else:
+            groups.append([(size, label)])
+    by_support = sorted(groups, key=lambda group: -len({label for _, label in group}))[:MOST_CHECKPOINTS]
+    return tuple(sorted(group[-1][0] for group in by_support))

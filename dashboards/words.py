@@ -1,0 +1,137 @@
+"""The findings of a sweep in plain words, generated from its numbers: what was reached, at what size, how surely."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dashboards.scale import with_unit
+from dashboards.steps import Measured, best_within, checkpoints, measured, metric_of, recalls_of, smallest_reaching
+from dashboards.tables import rows_of
+from dashboards.text import bounds, byte_count, count, duration, estimate, fraction, listing, plain, plural, settings
+from tasks.summary import Interval, Panel, Point, ReportInput
+
+TARGET = 0.99
+"""The recall that counts as keeping nearly everything."""
+
+MOST_SIZES = 4
+
+
+@dataclass(frozen=True)
+class _Line:
+    label: str
+    entries: list[Measured]
+
+
+def overview(report: ReportInput) -> str:
+    """What ran and what became of it, in one or two sentences."""
+    counts = report.counts
+    trials, done = counts.get("trials", 0), counts.get("done", 0)
+    panels = report.summary.panels
+    mechanisms = len({curve.mechanism for panel in panels for curve in panel.curves})
+    cells = sum(1 for panel in panels for _ in rows_of(panel))
+    text = (
+        f"{plural(mechanisms, 'mechanism')} in {plural(cells, 'cell')} on {plural(len(panels), 'workload')}: "
+        f"{done:,} of {plural(trials, 'trial')} finished"
+    )
+    if report.seconds is not None:
+        text += f" in {duration(report.seconds)}"
+    if reused := counts.get("reused", 0):
+        text += f"; {reused:,} of {trials:,} were reused from earlier sweeps"
+    text += "."
+    if failed := counts.get("failed", 0):
+        text += f" {plural(failed, 'trial')} failed."
+    if report.state not in ("done", "failed"):
+        text += f" The sweep is {report.state}: the numbers below are partial."
+    return text
+
+
+def findings(panel: Panel) -> str:
+    """What the numbers of `panel` say about recall against slots.
+
+    Which curves reach a mean recall of 0.99 and at what measured size, which never do, and which is best at or under
+    a few sizes. Statements are about means; intervals stand beside them, and no difference is called significant.
+    """
+    metric = next(iter(recalls_of(panel)), None)
+    if metric is None:
+        return "No trial has finished, so there is nothing to compare yet."
+    lines = [_Line(curve.label, measured(curve, "slots", metric)) for curve in panel.curves]
+    reached = [(line.label, found) for line in lines if (found := smallest_reaching(line.entries, TARGET))]
+    reached.sort(key=lambda pair: pair[1].size.mean)
+    sentences = [_reaching(reached, metric), _missing(lines, bool(reached)), _best(panel, lines, metric)]
+    if panel.chance is not None:
+        sentences.append(f"Chance is {plain(panel.chance)}.")
+    sentences.append(_basis([point for _, point in rows_of(panel)]))
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def _reaching(reached: Sequence[tuple[str, Measured]], metric: str) -> str:
+    """The curves that reach the target, those of smallest size first; equal points are named together."""
+    together: dict[str, list[str]] = {}
+    for label, found in reached:
+        together.setdefault(_where(found), []).append(label)
+    named = [f"{listing(labels)} {where}" for where, labels in together.items()]
+    return f"A mean {metric} of {TARGET} or more is reached by {listing(named)}." if named else ""
+
+
+def _where(found: Measured) -> str:
+    """`at 64.02 slots [63.99, 64.06] (8.25 KiB, tau 0.4; 0.998 [0.997, 0.999])`, with a caution where one is due.
+
+    A setting that only repeats the size, such as a budget, is left out.
+    """
+    recall, size = found.recall, found.size
+    where = f"at {with_unit('slots', count(size.mean))}"
+    if size.low != size.high:
+        where += f" {bounds(size, count)}"
+    details = [byte_count(stored.mean)] if (stored := metric_of(found.point, "bytes")) else []
+    options = {name: item for name, item in found.point.settings.items() if item != size.mean}
+    details += [settings(options)] if options else []
+    caution = ", whose interval begins below" if recall.low is not None and recall.low < TARGET else ""
+    return f"{where} ({', '.join(details)}{'; ' if details else ''}{_number(recall)}{caution})"
+
+
+def _number(recall: Interval) -> str:
+    """`0.998 [0.997, 0.999]`; the mean alone where there is no interval, which `_basis` explains."""
+    return fraction(recall.mean) if recall.low is None else estimate(recall, fraction)
+
+
+def _basis(points: Sequence[Point]) -> str:
+    """How many seeds stand behind the numbers."""
+    seeds = sorted({point.done for point in points if point.done})
+    number = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
+    text = f"Numbers are means over {number} {'seed' if seeds == [1] else 'seeds'}"
+    if seeds == [1]:
+        return f"{text}, so that no interval is defined."
+    return f"{text} with 95% intervals{' where there is more than one seed' if seeds[0] == 1 else ''}."
+
+
+def _missing(lines: Sequence[_Line], some_reach: bool) -> str:
+    """The curves that never reach the target, best first."""
+    short = [(line.label, max(line.entries, key=lambda entry: entry.recall.mean)) for line in lines if line.entries]
+    short = [(label, best) for label, best in short if best.recall.mean < TARGET]
+    if not short:
+        return ""
+    short.sort(key=lambda pair: -pair[1].recall.mean)
+    named = listing(
+        [
+            f"{label} (best {_number(best.recall)} at {with_unit('slots', count(best.size.mean))})"
+            for label, best in short
+        ]
+    )
+    return f"{TARGET} is not reached by {named}." if some_reach else f"No mechanism reaches {TARGET}: {named}."
+
+
+def _best(panel: Panel, lines: Sequence[_Line], metric: str) -> str:
+    """The best curve at or under the smallest sizes compared, up to the first that reaches the target."""
+    phrases = []
+    for size in checkpoints(panel, "slots", metric):
+        found = [(line.label, best) for line in lines if (best := best_within(line.entries, size))]
+        if len(found) < 2:
+            continue
+        top = max(best.recall.mean for _, best in found)
+        leaders = [(label, best) for label, best in found if best.recall.mean == top]
+        names = listing([label for label, _ in leaders])
+        phrases.append(f"at or under {with_unit('slots', count(size))} {names} ({_number(leaders[0][1].recall)})")
+        if top >= TARGET or len(phrases) == MOST_SIZES:
+            break
+    return f"Best in the mean: {'; '.join(phrases)}." if phrases else ""
