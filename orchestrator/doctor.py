@@ -80,8 +80,8 @@ def _disk(settings: Settings) -> Finding:
 
 
 def _database(settings: Settings) -> Finding:
-    from orchestrator.store import Store
     from orchestrator.store.engine import shown
+    from orchestrator.store.store import Store
 
     store = Store.open(settings.database_url)
     count = len(store.sweeps())
@@ -89,7 +89,7 @@ def _database(settings: Settings) -> Finding:
 
 
 def _tracking(settings: Settings) -> Finding:
-    from orchestrator.tracker import open_tracker
+    from orchestrator.tracker.opening import open_tracker
 
     tracker = open_tracker(settings.tracking_uri, str(settings.artifacts))
     tracker.prepare()

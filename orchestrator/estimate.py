@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.batching import stream_tokens
 from orchestrator.plan import Plan
-from orchestrator.store import Store
+
+if TYPE_CHECKING:
+    from orchestrator.store.store import Store
 
 HISTORY_CELLS = 500
 STORE_BYTES_PER_TRIAL = 1_600
@@ -40,19 +42,19 @@ def estimate(plan: Plan, store: Store | None, new_trials: int, workers: int) -> 
     rates = _rates(store) if store is not None else {}
     names = {cell.mechanism["name"] for group in plan.groups for cell in group.cells}
     unknown = sorted(names - rates.keys())
-    tokens = {group: stream_tokens(group.workload.identity()) for group in plan.groups}
+    tokens = [stream_tokens(group.workload.identity()) for group in plan.groups]
     if unknown:
         hours, basis = None, f"unknown: no finished trial here yet of {', '.join(unknown)}"
     else:
         seconds = sum(
-            rates[cell.mechanism["name"]] * tokens[group] * group.episodes * len(plan.spec.seeds)
-            for group in plan.groups
+            rates[cell.mechanism["name"]] * length * group.episodes * len(plan.spec.seeds)
+            for group, length in zip(plan.groups, tokens, strict=True)
             for cell in group.cells
         )
         share = new_trials / max(1, plan.trial_count)
         hours = seconds * share / workers / 3600
         basis = "mean time a token that these mechanisms took in earlier trials in this store"
-    longest = max(tokens.values(), default=0)
+    longest = max(tokens, default=0)
     memory = workers * (WORKER_BYTES + 2 * 8 * BLOCK_ROWS * longest + 2 * min(QUERY_BLOCK_BYTES, 8 * longest * longest))
     disk = new_trials * (STORE_BYTES_PER_TRIAL + TRACKING_BYTES_PER_TRIAL)
     return Estimate(hours, workers, basis, memory, disk)

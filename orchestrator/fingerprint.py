@@ -33,7 +33,7 @@ def fingerprint(modules: tuple[str, ...]) -> str:
 @cache
 def _source(module: str) -> Path | None:
     """The file of `module`; None for what is not a module of source code (a class imported by name, say)."""
-    if module.split(".")[0] in COMPUTING_PACKAGES:
+    if module.split(".", maxsplit=1)[0] in COMPUTING_PACKAGES:
         place = ROOT.joinpath(*module.split("."))
         candidates = [place.with_suffix(".py"), place / "__init__.py"]
         return next((path for path in candidates if path.exists()), None)

@@ -15,7 +15,7 @@ from orchestrator.store.records import CellRow
 from tasks.workload import WORKLOADS, WorkloadConfig
 
 if TYPE_CHECKING:
-    from orchestrator.spec.schema import Spec
+    from orchestrator.spec import Spec
 
 EVALUATOR = "tasks.evaluate"
 """The module that turns a trial into metrics; its code, and all it imports, is part of every trial's identity."""
@@ -39,16 +39,17 @@ class Plan:
     Trials come in an order that lets workers share streams: workload by workload, seed by seed, then every mechanism.
     """
 
-    def __init__(self, spec: Spec, devices: Sequence[str] = ("cpu",)) -> None:
+    def __init__(self, spec: Spec) -> None:
         self.spec = spec
-        self.devices = tuple(devices)
 
     @cached_property
     def groups(self) -> tuple[StreamGroup, ...]:
         """Stream groups in plan order."""
         mechanisms = [(config, config.identity()) for config in self.spec.mechanism_configs()]
         return tuple(
-            self._group(workload, mechanisms, device) for workload in self.spec.workloads() for device in self.devices
+            self._group(workload, mechanisms, device)
+            for workload in self.spec.workloads()
+            for device in self.spec.devices
         )
 
     def _group(

@@ -39,10 +39,11 @@ class PlanSummary:
 
 def describe(plan: Plan, settings: Settings, workers: int) -> PlanSummary:
     """Count the plan's trials, and those that the store behind `settings` holds already. Creates nothing."""
-    from orchestrator.store import Store
+    store = None
+    if settings.database_file is None or settings.database_file.exists():
+        from orchestrator.store.store import Store
 
-    exists = settings.database_file is None or settings.database_file.exists()
-    store = Store.open(settings.database_url) if exists else None
+        store = Store.open(settings.database_url)
     digests: set[str] = set()
     devices: dict[str, int] = {}
     for group in plan.groups:

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from orchestrator.results import result_rows
-from orchestrator.store import Store
 from orchestrator.store.records import SweepRow
+from orchestrator.store.store import Store
 from tasks.summary import FrontierSummary, ReportInput
 
 
@@ -49,6 +49,8 @@ def write_report(store: Store, sweep: SweepRow, folder: Path) -> tuple[Path, Fro
     from dashboards.report import render_report
 
     report = report_input(store, sweep)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "spec.yaml").write_text(sweep.spec_text, encoding="utf-8")
     return render_report(report, folder), report.summary
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from orchestrator.errors import RequestError, StoreError
 from orchestrator.spec import Spec, read_spec
-from orchestrator.store import Store, StoreError
-from orchestrator.store.records import SweepRow
 
-
-class RequestError(Exception):
-    """The command asks for something that is not there; the message says what is."""
+if TYPE_CHECKING:
+    from orchestrator.store.records import SweepRow
+    from orchestrator.store.store import Store
 
 
 def ready_made_specs() -> dict[str, Path]:

@@ -10,8 +10,8 @@ from typing import Any
 from models.config import Config
 from models.mechanism import MECHANISMS
 from models.registry import Registry
-from orchestrator.store import Store
 from orchestrator.store.records import SweepRow
+from orchestrator.store.store import Store
 from tasks.workload import WORKLOADS
 
 LEADING = ("sweep", "trial", "key", "kind", "state", "reason", "attempts", "reused", "seed", "device", "worker")
@@ -73,7 +73,7 @@ def columns_of(rows: Iterable[dict[str, Any]]) -> list[str]:
     def rank(column: str) -> int:
         if column in LEADING:
             return 0
-        return order.get(column.split(".")[0], 5)
+        return order.get(column.split(".", maxsplit=1)[0], 5)
 
     return sorted(seen, key=rank)
 

@@ -16,9 +16,9 @@ from orchestrator.executors.inline import InlineExecutor
 from orchestrator.scheduler import Progress, Scheduler, StopRequest
 from orchestrator.settings import Settings
 from orchestrator.software import software_record
-from orchestrator.store import Store
 from orchestrator.store.records import CellRow, NewSweep, Submitted, SweepRow
 from orchestrator.store.states import SweepState
+from orchestrator.store.store import Store
 from workers.host import Preparation
 
 if TYPE_CHECKING:
@@ -41,13 +41,15 @@ class RunOutcome:
 
 def submit_plan(store: Store, plan: Plan, *, use_cache: bool = True) -> Submitted:
     """Store the plan as a queued sweep."""
+    from orchestrator.spec import canonical
+
     spec = plan.spec
     sweep = NewSweep(
         name=spec.name,
         kind=spec.kind,
-        spec=spec.canonical(),
+        spec=canonical(spec),
         spec_text=spec.text,
-        spec_path=None if spec.path is None else str(spec.path),
+        spec_path=spec.path,
         software=software_record(),
         use_cache=use_cache,
     )
@@ -65,7 +67,7 @@ def execute(
     tracking: bool = True,
 ) -> RunOutcome:
     """Compute what the sweep misses, keep the tracker fed, draw the report. Raises ExecutorError if nothing can run."""
-    from orchestrator.tracker.process import TrackerProcess
+    from orchestrator.tracker_process import TrackerProcess
 
     sweep = store.sweep(sweep_id)
     tracker = TrackerProcess(settings, sweep.id) if tracking else None

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from orchestrator.batching import Batch, batches
-from orchestrator.executors.base import Event, Executor, ExecutorError, Finished
-from orchestrator.store import Store
+from orchestrator.errors import ExecutorError
+from orchestrator.executors.base import Event, Executor, Finished
 from orchestrator.store.records import Accepted, Lease, SweepRow, TrialResult
 from orchestrator.store.states import SweepState
+from orchestrator.store.store import Store
 from workers.batch import BatchReport, BatchTask
 from workers.host import WorkerCard
 

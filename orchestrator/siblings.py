@@ -1,4 +1,4 @@
-"""Names such as `models` and `tasks` are common: make sure that ours are found, whatever the working directory holds."""
+"""Names such as `models` and `tasks` are common: make sure ours are found, whatever the working directory holds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ class SiblingFinder:
 
 
 def keep_siblings_together() -> None:
-    """Resolve our package names beside this package from now on; raises ImportError if a foreign one is loaded already."""
+    """Resolve our package names beside this package from now on.
+
+    Raises ImportError if a foreign package of one of these names is loaded already.
+    """
     if SiblingFinder not in sys.meta_path:
         sys.meta_path.insert(0, SiblingFinder)
     for name in PACKAGES:

@@ -43,13 +43,13 @@ class WorkerHost:
         pin_threads(threads)
         load_plugins(preparation.plugins)
         prepare(preparation.workloads, preparation.mechanisms, preparation.dtype)
-        hardware = read_hardware()
+        record = read_hardware().flat()
         self.card = WorkerCard(
             id=uuid.uuid4().hex[:12],
             device="cpu",
             pid=os.getpid(),
-            hardware=hardware_id(hardware),
-            record=hardware.flat(),
+            hardware=hardware_id(record),
+            record=record,
         )
 
     def run(self, task: BatchTask) -> BatchReport:

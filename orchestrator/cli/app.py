@@ -9,7 +9,6 @@ import typer
 
 from orchestrator.cli import machine_commands, spec_commands, sweep_commands
 from orchestrator.cli.output import fail
-from orchestrator.exit_codes import SYSTEM_FAILED, WRONG_REQUEST
 
 app = typer.Typer(
     name="slotsweep",
@@ -26,19 +25,13 @@ machine_commands.register(app)
 
 def main() -> None:
     """Run the command line and exit with 0 (all done), 1 (trials failed), 2 (wrong request) or 3 (system failed)."""
-    from orchestrator.executors.base import ExecutorError, PreparationError
-    from orchestrator.requests import RequestError
-    from orchestrator.spec import SpecError
-    from orchestrator.store import StoreError
-
     try:
         app()
-    except SpecError as error:
-        fail(error.render(), WRONG_REQUEST)
-    except (RequestError, PreparationError) as error:
-        fail(f"error: {error}", WRONG_REQUEST)
-    except (StoreError, ExecutorError) as error:
-        fail(f"error: {error}", SYSTEM_FAILED)
     except BrokenPipeError:  # `slotsweep results ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except Exception as error:
+        code = getattr(error, "exit_code", None)
+        if code is None:
+            raise
+        fail(f"error: {error}" if len(str(error).splitlines()) == 1 else str(error), code)

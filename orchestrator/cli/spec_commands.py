@@ -32,7 +32,7 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="overwrite the file if it exists")] = False,
 ) -> None:
     """Write a commented starter spec."""
-    from orchestrator.requests import RequestError
+    from orchestrator.errors import RequestError
     from orchestrator.spec import starter_spec
 
     if path.exists() and not force:

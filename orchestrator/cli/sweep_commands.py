@@ -77,9 +77,10 @@ def run(
 
 def _sweep_to_run(settings: Any, what: str, overrides: list[str], no_cache: bool) -> tuple[Any, str]:
     """The store, and the id of the sweep that `what` names: submitted now if it is a spec."""
+    from orchestrator.errors import RequestError
     from orchestrator.plan import Plan
-    from orchestrator.requests import RequestError, find_sweep, is_spec, load_spec
-    from orchestrator.store import Store
+    from orchestrator.requests import find_sweep, is_spec, load_spec
+    from orchestrator.store.store import Store
 
     if not is_spec(what):
         store = Store.open(settings.database_url)
@@ -122,7 +123,7 @@ def submit(spec: SpecName, overrides: Overrides = None, no_cache: NoCache = Fals
     from orchestrator.requests import load_spec
     from orchestrator.runner import submit_plan
     from orchestrator.settings import Settings
-    from orchestrator.store import Store
+    from orchestrator.store.store import Store
 
     plan = Plan(load_spec(spec, overrides or ()))
     submitted = submit_plan(Store.open(Settings.read().database_url), plan, use_cache=not no_cache)
@@ -141,8 +142,8 @@ def status(
     """Show the state of one sweep or of all."""
     from orchestrator.requests import find_sweep
     from orchestrator.settings import Settings
-    from orchestrator.store import Store
     from orchestrator.store.states import ENDED
+    from orchestrator.store.store import Store
 
     store = Store.open(Settings.read().database_url)
     while True:
@@ -200,16 +201,18 @@ def results(
     as_json: AsJson = False,
 ) -> None:
     """A row per trial, with dotted columns; as a table, the frontier of its cells."""
-    from orchestrator.requests import RequestError, find_sweep
+    from orchestrator.errors import RequestError
+    from orchestrator.requests import find_sweep
     from orchestrator.results import result_rows, write_csv, write_parquet
     from orchestrator.settings import Settings
-    from orchestrator.store import Store
+    from orchestrator.store.store import Store
 
     store = Store.open(Settings.read().database_url)
     row = find_sweep(store, sweep)
     chosen = "json" if as_json else output_format
     if chosen == "table":
         from dashboards.terminal import frontier_table
+
         from orchestrator.reporting import summary_of
 
         print_rich(frontier_table(summary_of(store, row)))
@@ -243,7 +246,7 @@ def report(
     from orchestrator.reporting import write_report
     from orchestrator.requests import find_sweep
     from orchestrator.settings import Settings
-    from orchestrator.store import Store
+    from orchestrator.store.store import Store
 
     settings = Settings.read()
     store = Store.open(settings.database_url)

@@ -10,14 +10,6 @@ from workers.batch import BatchReport, BatchTask
 from workers.host import WorkerCard
 
 
-class ExecutorError(Exception):
-    """Batches cannot be run at all; the message says why and what to do."""
-
-
-class PreparationError(ExecutorError):
-    """The sweep itself cannot be prepared (its data, or code it brings): the user's to mend."""
-
-
 @dataclass(frozen=True)
 class Finished:
     """A worker sent back a batch."""

@@ -6,7 +6,8 @@ from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.executors.base import Event, Finished, PreparationError
+from orchestrator.errors import PreparationError
+from orchestrator.executors.base import Event, Finished
 from orchestrator.kernel_cache import use_kernel_cache
 from workers.batch import BatchTask
 from workers.host import Preparation, WorkerCard, WorkerHost

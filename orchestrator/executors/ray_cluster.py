@@ -8,11 +8,11 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from orchestrator.code_snapshot import CodeSnapshot, unpack_code
-from orchestrator.executors.base import Event, ExecutorError, Finished, Lost, PreparationError
+from orchestrator.errors import ExecutorError, PreparationError
+from orchestrator.executors.base import Event, Finished, Lost
 from orchestrator.settings import Settings
 from workers.batch import BatchTask
 from workers.host import Preparation, WorkerCard

@@ -11,15 +11,12 @@ from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 
+from orchestrator.errors import StoreError
 from orchestrator.store.schema import metadata
 
 VERSION_TABLE = "slotsweep_alembic_version"
 HEAD = "0001"
 BUSY_SECONDS = 60
-
-
-class StoreError(Exception):
-    """The database cannot be used; the message says why and what to do."""
 
 
 def open_engine(url: str) -> Engine:

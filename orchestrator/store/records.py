@@ -139,4 +139,4 @@ class Notice:
     id: int
     sweep: str
     trial: int | None
-    reused: bool
+    position: int | None

@@ -19,9 +19,10 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Engine, Table, func, insert, literal, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
+from orchestrator.errors import StoreError
 from orchestrator.store import schema
 from orchestrator.store.clock import lease_now
-from orchestrator.store.engine import StoreError, ensure_schema, open_engine, reading
+from orchestrator.store.engine import ensure_schema, open_engine, reading
 from orchestrator.store.records import (
     Accepted,
     CellRow,
@@ -281,9 +282,7 @@ class Store:
                 for trial in fresh
                 if fresh[trial].metrics is None
             }
-            failures |= {
-                trial: ("no_result", "the worker reported nothing for this trial") for trial in held - fresh.keys()
-            }
+            failures |= dict.fromkeys(held - fresh.keys(), ("no_result", "the worker reported nothing for this trial"))
             failed = _settle_failures(connection, attempt, failures)
             return Accepted(len(done), failed, len(failures) - failed, len(results) - len(fresh))
 
@@ -465,8 +464,12 @@ class Store:
 
     def notices(self, sweep: str | None, limit: int) -> list[Notice]:
         """The oldest undelivered notices, of one sweep or of all."""
-        columns = schema.outbox.c
-        query = select(columns.id, columns.sweep, columns.trial, columns.reused).where(columns.delivered.is_(None))
+        columns, links = schema.outbox.c, schema.sweep_trials.c
+        query = (
+            select(columns.id, columns.sweep, columns.trial, links.position)
+            .outerjoin(schema.sweep_trials, (links.sweep == columns.sweep) & (links.trial == columns.trial))
+            .where(columns.delivered.is_(None))
+        )
         if sweep is not None:
             query = query.where(columns.sweep == sweep)
         with reading(self.engine) as connection:
@@ -561,7 +564,7 @@ def _lose(connection: Connection, attempt: int, reason: str, message: str) -> Ac
     if not _close_attempt(connection, attempt, "lost", reason, message):
         return Accepted()
     held = connection.execute(select(schema.trials.c.id).where(schema.trials.c.attempt == attempt)).scalars()
-    failures = {trial: (reason, message) for trial in held}
+    failures = dict.fromkeys(held, (reason, message))
     failed = _settle_failures(connection, attempt, failures)
     return Accepted(failed=failed, retried=len(failures) - failed)
 

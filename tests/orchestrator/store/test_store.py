@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, inspect, text
 
-from orchestrator.store import Store, StoreError, schema
+from orchestrator.errors import StoreError
+from orchestrator.store import schema
 from orchestrator.store.contract import StoreContract, asked, new_sweep
 from orchestrator.store.engine import HEAD, VERSION_TABLE, open_engine
+from orchestrator.store.store import Store
 from orchestrator.store.upgrade import upgrade_schema
 
 
@@ -117,7 +119,7 @@ def test_a_password_is_never_shown(tmp_path: Path) -> None:
 
 
 def test_four_processes_open_one_empty_database_at_once(url: str) -> None:
-    code = "import sys; from orchestrator.store import Store; Store.open(sys.argv[1]).sweeps()"
+    code = "import sys; from orchestrator.store.store import Store; Store.open(sys.argv[1]).sweeps()"
     processes = [subprocess.Popen([sys.executable, "-P", "-c", code, url]) for _ in range(4)]
     assert [process.wait(60) for process in processes] == [0, 0, 0, 0]
     assert _shape(url).keys() >= {"sweeps", "trials"}
