@@ -6,9 +6,11 @@ import math
 
 import numpy as np
 
-from models.allocation import choose_victim, drop_slot, merge_value, used
+from models.allocation import Records, Rule, close, least_valuable, merged, nearest, used
 from models.kernel import kernel
+from models.mechanism import NEAR_ONE, TIE, Slots
 from models.stream import Floats, Ints
+from models.token_memory import remove
 
 
 @kernel
@@ -20,15 +22,26 @@ def slot_cosines(key: Floats, sums: Floats, lengths: Floats, count: int, out: Fl
         for slot in range(count):
             out[slot] += key[k] * sums[k, slot]
     for slot in range(count):
-        out[slot] = out[slot] / lengths[slot] if lengths[slot] > 0 else 0.0
+        out[slot] = out[slot] / lengths[slot] if lengths[slot] > TIE else 0.0
 
 
 @kernel
-def drop_sum(victim: int, count: int, sums: Floats, lengths: Floats) -> None:
-    """Remove the sum of slot `victim`, keeping the order of the others."""
-    for slot in range(victim, count - 1):
-        lengths[slot] = lengths[slot + 1]
-        sums[:, slot] = sums[:, slot + 1]
+def include(key: Floats, slot: int, sums: Floats, lengths: Floats) -> None:
+    """Add a unit key [d] to the sum of `slot`. A sum shorter than TIE has no direction: its cosines are 0."""
+    square = 0.0
+    for k in range(len(key)):
+        sums[k, slot] += key[k]
+        square += sums[k, slot] ** 2
+    lengths[slot] = math.sqrt(square)
+
+
+@kernel
+def drop_sum(slot: int, count: int, sums: Floats, lengths: Floats) -> None:
+    """Remove the sum of `slot` of the first `count`, keeping the order of the others."""
+    remove(slot, count, lengths)
+    for k in range(len(sums)):
+        for later in range(slot, count - 1):
+            sums[k, later] = sums[k, later + 1]
 
 
 @kernel
@@ -36,59 +49,47 @@ def allocate_centroid(
     keys: Floats,
     first: int,
     stream_values: Ints,
-    tau: Floats,
-    cap: Ints,
-    log_decay: Floats,
-    policy: int,
-    keep: int,
-    tokens: Ints,
-    values: Ints,
-    counts: Ints,
-    held: Ints,
-    peak: Ints,
-    score: Floats,
-    last: Ints,
-    tally: Ints,
+    rule: Rule,
+    slots: Slots,
+    records: Records,
     sums: Floats,
     lengths: Floats,
 ) -> None:
-    """Feed a block of unit keys [b, d] to C memories, as `allocate` does, with centroid keys `sums` [C, d, cap]."""
-    cosines = np.empty(tokens.shape[1])
-    for c in range(len(counts)):
-        count = counts[c]
+    """Feed a block of unit keys [b, d] to C memories, as `allocate` does under LEAST_USED, with centroid keys.
+
+    sums [C, d, cap], lengths [C, cap]: each slot's sum of keys and its length.
+    """
+    every = np.arange(slots.tokens.shape[1])
+    cosines = np.empty(slots.tokens.shape[1])
+    for c in range(len(slots.counts)):
+        tokens, values, count = slots.tokens[c], slots.values[c], slots.counts[c]
+        score, last, tally = records.score[c], records.last[c], records.tally[c]
         for r in range(len(keys)):
             t = first + r
-            slot_cosines(keys[r], sums[c], lengths[c], count, cosines)
-            best, slot = -np.inf, -1
-            for i in range(count):
-                similarity = 1.0 if cosines[i] > 1.0 - 1e-9 else cosines[i]
-                if similarity > best:
-                    best, slot = similarity, i
-            if slot >= 0 and not (1.0 - best > tau[c]):
-                merge_value(slot, stream_values[t], keep, values[c], tally[c])
-                score[c, slot] = used(score[c, slot], policy, t, log_decay[c])
-                last[c, slot] = t
+            slot, novelty = 0, np.inf
+            if count > 0:
+                slot_cosines(keys[r], sums[c], lengths[c], count, cosines)
+                slot = nearest(cosines, every, count)
+                novelty = 0.0 if cosines[slot] > NEAR_ONE else 1.0 - cosines[slot]
+            if novelty <= rule.tau[c]:
+                values[slot] = merged(stream_values[t], values[slot], rule.keep, tally[slot])
+                score[slot] = used(score[slot], rule.policy, t, rule.log_decay[c])
             else:
                 slot = count
-                tokens[c, slot] = t
-                values[c, slot] = stream_values[t]
-                last[c, slot] = t
-                score[c, slot] = used(-np.inf, policy, t, log_decay[c])
-                sums[c, :, slot] = 0.0
-                if keep == 2:
-                    tally[c, slot] = 0
-                    tally[c, slot, stream_values[t]] = 1
+                tokens[slot], values[slot] = t, stream_values[t]
+                score[slot] = used(-np.inf, rule.policy, t, rule.log_decay[c])
+                for k in range(len(keys[r])):
+                    sums[c, k, slot] = 0.0
+                for value in range(tally.shape[1]):
+                    tally[slot, value] = value == stream_values[t]
                 count += 1
-            sums[c, :, slot] += keys[r]
-            square = 0.0
-            for k in range(len(keys[r])):
-                square += sums[c, k, slot] ** 2
-            lengths[c, slot] = math.sqrt(square)
-            if count > cap[c]:
-                victim = choose_victim(policy, count, score[c], last[c])
+            last[slot] = t
+            include(keys[r], slot, sums[c], lengths[c])
+            if count > rule.cap[c]:
+                victim = least_valuable(count, rule.policy, score, last)
                 drop_sum(victim, count, sums[c], lengths[c])
-                drop_slot(victim, count, tokens[c], values[c], score[c], last[c], tally[c])
+                close(victim, count, tokens, values, score, last, tally)
                 count -= 1
-            held[c] += count
-            peak[c] = max(peak[c], count)
-        counts[c] = count
+            slots.held[c] += count
+            slots.peak[c] = max(slots.peak[c], count)
+        slots.counts[c] = count

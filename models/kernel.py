@@ -7,6 +7,7 @@ keeps the plain function and compiles it at the first call; kernels may call eac
 from __future__ import annotations
 
 import functools
+import hashlib
 import types
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
@@ -24,6 +25,7 @@ class Kernel:
         self._compiled: Callable[..., Any] | None = None
 
     def __call__(self, *args: Any) -> Any:
+        """Run the compiled function."""
         return self.compiled()(*args)
 
     def compiled(self) -> Callable[..., Any]:
@@ -35,11 +37,27 @@ class Kernel:
             for name in self.function.__code__.co_names:
                 if isinstance(scope.get(name), Kernel):
                     scope[name] = scope[name].compiled()
-            bound = types.FunctionType(self.function.__code__, scope, self.function.__name__, self.function.__defaults__)
-            bound.__qualname__ = self.function.__qualname__
+            code = self.function.__code__
+            bound = types.FunctionType(code, scope, self.function.__name__, self.function.__defaults__)
+            bound.__qualname__ = f"{self.function.__qualname__}-{self.digest()}"
             bound.__module__ = self.function.__module__
             self._compiled = njit(bound, nogil=True, cache=True, error_model="numpy")
         return self._compiled
+
+    def digest(self) -> str:
+        """Stands for what the kernel is made of, so that a cached kernel dies with the kernels it calls.
+
+        numba notices a change of the file a kernel stands in, not of the files it takes kernels and constants from.
+        """
+        code = self.function.__code__
+        content = hashlib.blake2s(code.co_code + repr(code.co_consts).encode(), digest_size=8)
+        for name in code.co_names:
+            part = self.function.__globals__.get(name)
+            if isinstance(part, Kernel):
+                content.update(part.digest().encode())
+            elif isinstance(part, int | float):
+                content.update(f"{name}={part!r}".encode())
+        return content.hexdigest()
 
 
 def kernel(function: Callable[P, R]) -> Callable[P, R]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -20,7 +20,11 @@ C = TypeVar("C", bound=MechanismConfig)
 VALUE_BYTES = 4
 """A slot's value is a class id held in 32 bits."""
 
-NEAR_ONE = 1.0 - 1e-9
+TIE = 1e-9
+"""Scores this close (relative; cosines: absolute) are tied, so that two copies of one key tie whatever the rounding of
+their products. A tie is settled by the stated rule."""
+
+NEAR_ONE = 1.0 - TIE
 """Cosines above this are 1: two copies of one key merge at tau = 0 whatever the rounding of their product."""
 
 ABSTAINED = -1
@@ -41,6 +45,23 @@ class Contents:
     values: Ints
     counts: Ints
     keys: Floats | None = None
+
+
+class Slots(NamedTuple):
+    """The slots of C memories and their use so far: the state that kernels read and write.
+
+    tokens  [C, cap]  index of the token whose key a slot stores, in order of arrival
+    values  [C, cap]  class a slot stores
+    counts  [C]       slots in use; rows are valid up to here
+    held    [C]       sum over tokens of the slots in use after each write
+    peak    [C]       most slots in use after any write
+    """
+
+    tokens: Ints
+    values: Ints
+    counts: Ints
+    held: Ints
+    peak: Ints
 
 
 @dataclass
@@ -79,6 +100,11 @@ class Trace:
         self.held += slots
         self.peak = max(self.peak, slots)
 
+    def record(self, tokens: Iterable[int], stream: Stream) -> None:
+        """Note slots at a phase end that hold `tokens` with their own values."""
+        self.tokens.append(list(tokens))
+        self.values.append([int(stream.values[token]) for token in self.tokens[-1]])
+
 
 class Mechanism(ABC, Generic[C]):
     """Several configs of one mechanism, differing only in `batch_over`, reading one stream after another.
@@ -113,7 +139,7 @@ class Mechanism(ABC, Generic[C]):
     def write(self, similarities: Similarities, start: int, stop: int) -> None:
         """Read tokens start..stop-1."""
 
-    def settle(self, similarities: Similarities, stop: int) -> None:  # noqa: B027 - most memories have nothing to do
+    def settle(self, similarities: Similarities, stop: int) -> None:
         """Called after the last token of a phase, before its queries: one-shot policies compress here."""
 
     @abstractmethod
@@ -141,73 +167,92 @@ class Mechanism(ABC, Generic[C]):
 class SlotMemory(Mechanism[C]):
     """A memory of (key, value) slots read by softmax attention over the slots (arXiv 2607.09889, Eq. 3).
 
-    Subclasses fill `tokens`, `values`, `counts_` (and `usage_`) in `write`; everything else is here.
+    Subclasses keep `slots` up to date in `write` and `settle`; everything else is here.
     """
 
     metadata_bytes: ClassVar[int] = 0
 
     def start(self, stream: Stream, rng: np.random.Generator) -> None:
-        width = max(1, max(self.capacity(config, len(stream)) for config in self.configs))
+        """Forget everything; make room for the largest config."""
+        width = max(1, *(self.capacity(config, len(stream)) for config in self.configs))
         size = len(self.configs)
         self.stream = stream
-        self.tokens = np.zeros((size, width), dtype=np.int64)
-        self.values = np.zeros((size, width), dtype=np.int64)
-        self.counts_ = np.zeros(size, dtype=np.int64)
-        self.usage_ = Usage(np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64))
+        self.token_values = np.array(stream.values, dtype=np.int64)
+        tokens, values = np.zeros((2, size, width), dtype=np.int64)
+        counts, held, peak = np.zeros((3, size), dtype=np.int64)
+        self.slots = Slots(tokens, values, counts, held, peak)
+        self._usage = Usage(held, peak)
 
     def capacity(self, config: C, length: int) -> int:
-        """Most slots `config` can ever hold at once on a stream of `length` tokens."""
+        """Most slots `config` can ever hold at once on a stream of `length` tokens, a newcomer included."""
         return length
 
     def counts(self) -> Ints:
-        return self.counts_
+        """Slots in use [C], now."""
+        return self.slots.counts
 
     def usage(self) -> Usage:
-        return self.usage_
+        """Slots in use over the stream read so far."""
+        return self._usage
 
     def contents(self) -> Contents:
         """What each config holds now."""
-        return Contents(self.tokens, self.values, self.counts_)
+        return Contents(self.slots.tokens, self.slots.values, self.slots.counts)
 
     def bytes_per_slot(self, dim: int, key_bytes: int) -> tuple[int, int]:
+        """Bytes of one slot: (key and value, metadata the policy must keep with it)."""
         return dim * key_bytes + VALUE_BYTES, self.metadata_bytes
 
     def answer(self, block: QueryBlock, phase: Phase) -> Floats:
+        """1 where the class read for a query is right, 0 where it is wrong, NaN where the memory is empty [C, Q]."""
         contents = self.contents()
         predicted = np.empty((len(self.configs), len(block)), dtype=np.int64)
-        if contents.keys is not None:
-            for index, (keys, values, count) in enumerate(
-                zip(contents.keys, contents.values, contents.counts, strict=True)
-            ):
-                cosines = block.queries @ keys[:count].T
-                predicted[index] = self._predict_from(cosines, values[None, :count])
-        elif self.config.reading == "argmax":
-            read_best(block.cosines, contents.tokens, contents.values, contents.counts, predicted)
+        if contents.keys is None:
+            weights = self._weights(block)
+            self._read(weights, contents.tokens, contents.values, contents.counts, predicted)
         else:
-            weights = block.read_weights(self.config.reading)
-            read_softmax(
-                weights, contents.tokens, contents.values, contents.counts, self.stream.classes, predicted
-            )
-        right = np.asarray(phase.answers[block.start : block.start + len(block)])
-        return np.where(predicted == ABSTAINED, np.nan, (predicted == right).astype(np.float64))
+            self._read_own_keys(block, contents.keys, contents, predicted)
+        return scored(predicted, block, phase)
 
-    def _predict_from(self, cosines: Floats, values: Ints) -> Ints:
-        """Classes read from slots that have keys of their own: cosines [Q, m], values [1, m]."""
-        slots = np.arange(cosines.shape[1], dtype=np.int64)[None]
-        count = np.array([cosines.shape[1]], dtype=np.int64)
-        predicted = np.empty((1, len(cosines)), dtype=np.int64)
+    def _weights(self, block: QueryBlock) -> Floats:
+        """What queries read with: softmax numerators, or plain cosines where the best slot alone is read."""
+        reading = self.config.reading
+        return block.cosines if reading == "argmax" else block.read_weights(reading)
+
+    def _read(self, weights: Floats, tokens: Ints, values: Ints, counts: Ints, predicted: Ints) -> None:
         if self.config.reading == "argmax":
-            read_best(cosines, slots, values, count, predicted)
+            read_best(weights, tokens, values, counts, predicted)
         else:
-            weights = np.exp((cosines - 1.0) / self.config.reading)
-            read_softmax(weights, slots, values, count, self.stream.classes, predicted)
-        return predicted[0]
+            read_softmax(weights, tokens, values, counts, self.stream.classes, predicted)
+
+    def _read_own_keys(self, block: QueryBlock, keys: Floats, contents: Contents, predicted: Ints) -> None:
+        """Read memories one by one whose slots have keys of their own."""
+        for c, count in enumerate(contents.counts):
+            own = QueryBlock(block.start, block.queries, keys[c, :count])
+            slots = np.arange(count, dtype=np.int64)[None]
+            self._read(
+                self._weights(own), slots, contents.values[c : c + 1], contents.counts[c : c + 1], predicted[c : c + 1]
+            )
+
+
+def scored(predicted: Ints, block: QueryBlock, phase: Phase) -> Floats:
+    """Predicted classes [C, Q] against the answers of `block`: 1 right, 0 wrong, NaN abstained."""
+    right = phase.answers[block.start : block.start + len(block)]
+    return np.where(predicted == ABSTAINED, np.nan, predicted == right)
 
 
 @kernel
-def read_softmax(
-    weights: Floats, tokens: Ints, values: Ints, counts: Ints, classes: int, predicted: Ints
-) -> None:
+def winner(votes: Floats) -> int:
+    """Class with most votes; ties to the lowest class."""
+    border = votes.max() * (1.0 - TIE)
+    best = 0
+    while votes[best] < border:
+        best += 1
+    return best
+
+
+@kernel
+def read_softmax(weights: Floats, tokens: Ints, values: Ints, counts: Ints, classes: int, predicted: Ints) -> None:
     """Class with the largest summed weight per config and query; ties to the lowest class; ABSTAINED if empty."""
     votes = np.empty(classes)
     for c in range(len(counts)):
@@ -215,7 +260,7 @@ def read_softmax(
             votes[:] = 0.0
             for slot in range(counts[c]):
                 votes[values[c, slot]] += weights[q, tokens[c, slot]]
-            predicted[c, q] = np.argmax(votes) if counts[c] > 0 else -1
+            predicted[c, q] = winner(votes) if counts[c] > 0 else ABSTAINED
 
 
 @kernel
@@ -223,13 +268,14 @@ def read_best(cosines: Floats, tokens: Ints, values: Ints, counts: Ints, predict
     """Class of the slot nearest to each query; ties to the lowest slot; ABSTAINED if the memory is empty."""
     for c in range(len(counts)):
         for q in range(len(cosines)):
-            predicted[c, q] = -1
             best = -np.inf
             for slot in range(counts[c]):
-                cosine = cosines[q, tokens[c, slot]]
-                if cosine > best:
-                    best = cosine
+                best = max(best, cosines[q, tokens[c, slot]])
+            predicted[c, q] = ABSTAINED
+            for slot in range(counts[c]):
+                if cosines[q, tokens[c, slot]] >= best - TIE:
                     predicted[c, q] = values[c, slot]
+                    break
 
 
 MECHANISMS: Registry[Mechanism[Any]] = Registry("mechanism", "models.mechanisms", "slotsweep.mechanisms")

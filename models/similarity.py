@@ -17,12 +17,20 @@ BLOCK_TOKENS = 256
 QUERY_BLOCK_ELEMENTS = 1 << 22
 
 
+def softmax_numerators(cosines: Floats, temperature: float) -> Floats:
+    """exp((cos - 1) / temperature), element by element."""
+    weights = cosines - 1.0
+    weights /= temperature
+    return np.exp(weights, out=weights)
+
+
 class Similarities:
     """Cosine rows of a stream, block by block. Keys are rounded to `dtype` once; arithmetic is float64."""
 
     def __init__(self, stream: Stream, dtype: str = "float32") -> None:
         self.stream = stream
         self.keys = unit(round_keys(stream.keys, dtype))
+        self._columns = np.ascontiguousarray(self.keys.T)  # a copy, as A @ A.T of one array takes BLAS twice as long
         self._rows: tuple[int, int, Floats] | None = None
         self._weights: dict[float, Floats] = {}
 
@@ -37,7 +45,7 @@ class Similarities:
     def rows(self, start: int, stop: int) -> Floats:
         """Cosines [stop - start, stop] of tokens start..stop-1 with every token before `stop`."""
         if self._rows is None or self._rows[:2] != (start, stop):
-            self._rows = (start, stop, self.keys[start:stop] @ self.keys[:stop].T)
+            self._rows = (start, stop, self.keys[start:stop] @ self._columns[:, :stop])
             self._weights.clear()
         return self._rows[2]
 
@@ -48,7 +56,7 @@ class Similarities:
         """
         rows = self.rows(start, stop)
         if temperature not in self._weights:
-            self._weights[temperature] = np.exp((rows - 1.0) / temperature)
+            self._weights[temperature] = softmax_numerators(rows, temperature)
         return self._weights[temperature]
 
     def query_blocks(self, phase: Phase) -> Iterator[QueryBlock]:
@@ -77,5 +85,5 @@ class QueryBlock:
         Temperatures are at least 0.005, so the smallest weight is exp(-400), well inside float64.
         """
         if temperature not in self._weights:
-            self._weights[temperature] = np.exp((self.cosines - 1.0) / temperature)
+            self._weights[temperature] = softmax_numerators(self.cosines, temperature)
         return self._weights[temperature]

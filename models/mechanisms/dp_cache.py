@@ -3,45 +3,20 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from models.allocation import KEEP, LEAST_USED, UNCAPPED, allocate, reference_allocation
+from models.allocation import FIRST, LAST, LEAST_USED, MAJORITY
 from models.allocation_centroid import allocate_centroid
-from models.config import MechanismConfig, round_number
-from models.mechanism import Contents, SlotMemory, Trace, mechanism
+from models.allocation_memory import AllocationMemory, NoveltyConfig
+from models.allocation_reference import reference_allocation
+from models.config import MechanismConfig
+from models.mechanism import TIE, Contents, Trace, mechanism
 from models.similarity import Similarities
 from models.stream import Stream
-
-
-class NoveltyConfig(MechanismConfig):
-    """Options of memories that open a slot by novelty."""
-
-    derived_fields: ClassVar[frozenset[str]] = frozenset({"similarity"})
-
-    tau: float = Field(
-        0.4,
-        ge=-2.0,
-        le=3.0,
-        description="novelty threshold of Eq. 2: a slot opens when 1 - max cos(key, slot) > tau; below 0 every token opens one",
-    )
-    similarity: float = Field(
-        0.6, ge=-2.0, le=3.0, description="1 - tau; may stand instead of tau, never beside it"
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _one_threshold(cls, data: Any) -> Any:
-        if not isinstance(data, dict):
-            return data
-        if "tau" in data and "similarity" in data:
-            raise ValueError("`tau` and `similarity` = 1 - tau are one threshold: give one of them")
-        for given, other in (("similarity", "tau"), ("tau", "similarity")):
-            if isinstance(data.get(given), int | float) and not isinstance(data[given], bool):
-                return {**data, other: round_number(1.0 - data[given])}
-        return data
 
 
 class DPCacheConfig(NoveltyConfig):
@@ -54,12 +29,14 @@ class DPCacheConfig(NoveltyConfig):
     keys: Literal["first", "centroid"] = Field(
         "first", description="slot key: its first occurrence, or the normalised sum of all its members"
     )
-    cap: int | None = Field(None, ge=1, description="most slots kept; beyond it the least-used slot is evicted")
+    cap: int | None = Field(
+        None, ge=1, le=1_000_000_000, description="most slots kept; beyond it the least-used slot is evicted"
+    )
     decay: float = Field(1.0, gt=0.0, le=1.0, description="factor on every slot's usage counter at each token")
 
 
 @mechanism(DPCacheConfig)
-class DPCache(SlotMemory[DPCacheConfig]):
+class DPCache(AllocationMemory[DPCacheConfig]):
     """Write O(m d), read O(m d), m slots for about K distinct items.
 
     The first token always opens a slot. Equal cosines merge into the oldest slot. With a cap, the newcomer enters with
@@ -67,43 +44,46 @@ class DPCache(SlotMemory[DPCacheConfig]):
     """
 
     batch_over: ClassVar[tuple[str, ...]] = ("tau", "similarity", "cap", "decay")
+    policy: ClassVar[int] = LEAST_USED
+
+    @classmethod
+    def group_key(cls, config: MechanismConfig) -> tuple[Any, ...]:
+        """Configs with equal keys run as one group; those with a cap apart, as their slots carry a usage counter."""
+        return (getattr(config, "cap", None) is None, *super().group_key(config))
+
+    def slot_cap(self, config: DPCacheConfig) -> int | None:
+        return config.cap
+
+    def log_decay(self, config: DPCacheConfig) -> float:
+        return math.log(config.decay)
+
+    def keep(self) -> int:
+        return {"first": FIRST, "last": LAST, "majority": MAJORITY}[self.config.keep]
 
     def start(self, stream: Stream, rng: np.random.Generator) -> None:
         super().start(stream, rng)
-        configs, shape = self.configs, self.tokens.shape
-        self.tau = np.array([config.tau for config in configs])
-        self.cap = np.array([config.cap or UNCAPPED for config in configs], dtype=np.int64)
-        self.log_decay = np.array([math.log(config.decay) for config in configs])
-        self.score = np.zeros(shape)
-        self.last = np.zeros(shape, dtype=np.int64)
-        majority = self.config.keep == "majority"
-        self.tally = np.zeros((*shape, stream.classes if majority else 0), dtype=np.int64)
-        centroid = self.config.keys == "centroid"
-        self.sums = np.zeros((len(configs), stream.dim if centroid else 0, shape[1]))
-        self.lengths = np.zeros(shape if centroid else (len(configs), 0))
-
-    def capacity(self, config: DPCacheConfig, length: int) -> int:
-        return length if config.cap is None else min(config.cap + 1, length)
+        size, width = self.slots.tokens.shape
+        if self.config.keys == "centroid":
+            self.sums = np.zeros((size, stream.dim, width))
+            self.lengths = np.zeros((size, width))
 
     def write(self, similarities: Similarities, start: int, stop: int) -> None:
-        rule = (self.tau, self.cap, self.log_decay, LEAST_USED, KEEP[self.config.keep])
-        state = (self.tokens, self.values, self.counts_, self.usage_.held, self.usage_.peak)
-        extra = (self.score, self.last, self.tally)
-        if self.config.keys == "centroid":
-            allocate_centroid(
-                similarities.keys[start:stop], start, self.stream.values, *rule, *state, *extra, self.sums, self.lengths
-            )
-        else:
-            allocate(similarities.rows(start, stop), start, self.stream.values, *rule, *state, *extra)
+        if self.config.keys == "first":
+            super().write(similarities, start, stop)
+            return
+        keys = similarities.keys[start:stop]
+        state = (self.rule, self.slots, self.records)
+        allocate_centroid(keys, start, self.token_values, *state, self.sums, self.lengths)
 
     def contents(self) -> Contents:
         if self.config.keys == "first":
             return super().contents()
-        lengths = np.where(self.lengths > 0, self.lengths, 1.0)[:, None, :]
-        keys = np.ascontiguousarray((self.sums / lengths).transpose(0, 2, 1))
-        return Contents(self.tokens, self.values, self.counts_, keys)
+        lengths = self.lengths[:, None]
+        directions = np.divide(self.sums, lengths, where=lengths > TIE, out=np.zeros_like(self.sums))
+        return replace(super().contents(), keys=np.ascontiguousarray(directions.transpose(0, 2, 1)))
 
     def bytes_per_slot(self, dim: int, key_bytes: int) -> tuple[int, int]:
+        """A usage counter of 4 bytes a slot under a cap, and counts of 4 bytes a class for the majority."""
         body, _ = super().bytes_per_slot(dim, key_bytes)
         usage = 4 if self.config.cap is not None else 0
         tally = 4 * self.stream.classes if self.config.keep == "majority" else 0

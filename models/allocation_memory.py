@@ -1,0 +1,89 @@
+"""Memories that open a slot by novelty: their options, and the state that `allocate` reads and writes."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from models.allocation import FIRST, MAJORITY, UNCAPPED, Records, Rule, allocate
+from models.config import MechanismConfig, round_number
+from models.mechanism import SlotMemory
+from models.similarity import Similarities
+from models.stream import Stream
+
+
+class NoveltyConfig(MechanismConfig):
+    """Options of memories that open a slot by novelty."""
+
+    derived_fields: ClassVar[frozenset[str]] = frozenset({"similarity"})
+
+    tau: float = Field(
+        0.4,
+        ge=-2.0,
+        le=3.0,
+        description="novelty threshold of Eq. 2: a slot opens when 1 - max cos(key, slot) > tau; below 0 always",
+    )
+    similarity: float = Field(0.6, ge=-2.0, le=3.0, description="1 - tau; may stand instead of tau, never beside it")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_threshold(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        if "tau" in data and "similarity" in data:
+            raise ValueError("`tau` and `similarity` = 1 - tau are one threshold: give one of them")
+        for given, other in (("similarity", "tau"), ("tau", "similarity")):
+            if isinstance(data.get(given), int | float) and not isinstance(data[given], bool):
+                return {**data, other: round_number(1.0 - data[given])}
+        return data
+
+
+N = TypeVar("N", bound=NoveltyConfig)
+
+
+class AllocationMemory(SlotMemory[N]):
+    """Slots whose keys are first occurrences. Subclasses say which rule they follow."""
+
+    policy: ClassVar[int]
+
+    def slot_cap(self, config: N) -> int | None:
+        """Most slots kept after a token; None for no limit."""
+        return None
+
+    def log_decay(self, config: N) -> float:
+        """Logarithm of the factor on usage counters at each token."""
+        return 0.0
+
+    def keep(self) -> int:
+        """Which value a slot holds after a merge."""
+        return FIRST
+
+    def capacity(self, config: N, length: int) -> int:
+        """Cap and newcomer."""
+        cap = self.slot_cap(config)
+        return length if cap is None else min(cap + 1, length)
+
+    def start(self, stream: Stream, rng: np.random.Generator) -> None:
+        """Forget everything."""
+        super().start(stream, rng)
+        caps = [self.slot_cap(config) for config in self.configs]
+        self.rule = Rule(
+            tau=np.array([config.tau for config in self.configs]),
+            cap=np.array([UNCAPPED if cap is None else cap for cap in caps], dtype=np.int64),
+            log_decay=np.array([self.log_decay(config) for config in self.configs]),
+            policy=self.policy,
+            keep=self.keep(),
+        )
+        shape = self.slots.tokens.shape
+        self.records = Records(
+            score=np.zeros(shape),
+            last=np.zeros(shape, dtype=np.int64),
+            tally=np.zeros((*shape, stream.classes if self.keep() == MAJORITY else 0), dtype=np.int64),
+        )
+
+    def write(self, similarities: Similarities, start: int, stop: int) -> None:
+        """Read tokens start..stop-1."""
+        rows = similarities.rows(start, stop)
+        allocate(rows, start, self.token_values, self.rule, self.slots, self.records)

@@ -1,0 +1,95 @@
+"""The bound OPT: what no memory of as many slots can beat."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from models.mechanism import VALUE_BYTES, Mechanism, Trace, Usage, mechanism
+from models.similarity import QueryBlock, Similarities
+from models.stream import Floats, Ints, Phase, Stream
+from models.token_memory import BudgetConfig
+
+
+class OptimalConfig(BudgetConfig):
+    """The best recall `budget` slots can reach: one per item that will be asked, a guess for the others.
+
+    With K items asked alike it is min(1, B/K) + (1 - min(1, B/K)) chance (bound (a) of offline caching at a phase end).
+    """
+
+    name: Literal["optimal"] = "optimal"
+
+
+@mechanism(OptimalConfig)
+class Optimal(Mechanism[OptimalConfig]):
+    """A bound, not a rule: it knows the queries and each token's item, and never abstains.
+
+    Between two phase ends it holds the items seen so far that the next phase asks, at most `budget` of them; if some
+    are asked more often than others, it prefers these. With budget 0 the bound is chance. It is an expectation: a run
+    of a real memory can guess luckier.
+    """
+
+    batch_over: ClassVar[tuple[str, ...]] = ("budget",)
+
+    def start(self, stream: Stream, rng: np.random.Generator) -> None:
+        self.stream = stream
+        self.budget = np.array([config.budget for config in self.configs], dtype=np.int64)
+        self.holds, self.held, self.peak = np.zeros((3, len(self)), dtype=np.int64)
+        self._usage = Usage(self.held, self.peak)
+        self.phase: Phase | None = None
+
+    def write(self, similarities: Similarities, start: int, stop: int) -> None:
+        phase = next(phase for phase in self.stream.phases if phase.end >= stop)
+        if phase is not self.phase:
+            self._expect(phase)
+        seen = np.searchsorted(self.first_seen, np.arange(start, stop), side="right")
+        held = np.minimum(seen, self.budget[:, None])
+        self.holds[:] = held[:, -1]
+        self.held += held.sum(axis=1)
+        np.maximum(self.peak, held.max(axis=1), out=self.peak)
+
+    def _expect(self, phase: Phase) -> None:
+        """Prepare for a phase: when the items it asks arrive, and the share of its queries the best B of them get."""
+        asked, times = np.unique(phase.items, return_counts=True)
+        seen, first = np.unique(self.stream.items[: phase.end], return_index=True)
+        _, in_asked, in_seen = np.intersect1d(asked, seen, assume_unique=True, return_indices=True)
+        most_asked = np.sort(times[in_asked])[::-1]
+        covered = np.concatenate([[0], np.cumsum(most_asked)])
+        self.phase = phase
+        self.first_seen = np.sort(first[in_seen])
+        self.share = covered[np.minimum(self.budget, len(most_asked))] / max(len(phase.items), 1)
+
+    def counts(self) -> Ints:
+        return self.holds
+
+    def usage(self) -> Usage:
+        return self._usage
+
+    def answer(self, block: QueryBlock, phase: Phase) -> Floats:
+        bound = self.share + (1.0 - self.share) * self.stream.chance
+        return np.repeat(bound[:, None], len(block), axis=1)
+
+    def bytes_per_slot(self, dim: int, key_bytes: int) -> tuple[int, int]:
+        """Those of a plain slot: its key and value."""
+        return dim * key_bytes + VALUE_BYTES, 0
+
+    @classmethod
+    def reference(
+        cls, stream: Stream, config: OptimalConfig, rng: np.random.Generator, dtype: str = "float32"
+    ) -> Trace:
+        trace = Trace()
+        start = 0
+        for phase in stream.phases:
+            times = Counter(phase.items.tolist())
+            first: dict[int, int] = {}
+            for t, item in enumerate(stream.items[: phase.end].tolist()):
+                if item in times:
+                    first.setdefault(item, t)
+                if t >= start:
+                    trace.count(min(len(first), config.budget))
+            most_asked = sorted((-times[item], t) for item, t in first.items())[: config.budget]
+            trace.record(sorted(t for _, t in most_asked), stream)
+            start = phase.end
+        return trace

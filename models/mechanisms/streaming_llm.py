@@ -1,0 +1,57 @@
+"""Attention sinks: the first tokens and the newest ones."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from models.mechanism import Trace, mechanism
+from models.reference import arrivals
+from models.similarity import Similarities
+from models.stream import Stream
+from models.token_memory import BudgetConfig, OnlineMemory
+
+
+class StreamingLLMConfig(BudgetConfig):
+    """Attention sinks and a sliding window (StreamingLLM, arXiv 2309.17453, Sec. 3.2)."""
+
+    name: Literal["streaming_llm"] = "streaming_llm"
+    sinks: int = Field(
+        4, ge=0, description="first tokens always kept, in slots; with a budget below sinks + 1 only budget - 1 of them"
+    )
+
+    @property
+    def kept_sinks(self) -> int:
+        """Sinks that the budget leaves room for: a small budget shortens the sink, never the window below one token."""
+        return min(self.sinks, max(self.budget - 1, 0))
+
+
+@mechanism(StreamingLLMConfig)
+class StreamingLLM(OnlineMemory[StreamingLLMConfig]):
+    """Write O(1), read O(B d). Sinks are ordinary tokens here. Nothing depends on a key, so nothing ties."""
+
+    batch_over: ClassVar[tuple[str, ...]] = ("budget", "sinks")
+
+    def update(self, similarities: Similarities, start: int, stop: int) -> None:
+        for tokens, config in zip(self.slots.tokens, self.configs, strict=True):
+            kept = min(stop, config.budget)
+            sinks = min(kept, config.kept_sinks)
+            tokens[:sinks] = np.arange(sinks)
+            tokens[sinks:kept] = np.arange(stop - (kept - sinks), stop)
+
+    @classmethod
+    def reference(
+        cls, stream: Stream, config: StreamingLLMConfig, rng: np.random.Generator, dtype: str = "float32"
+    ) -> Trace:
+        trace = Trace()
+        held: list[int] = []
+        for t, phase_ends in arrivals(stream):
+            held.append(t)
+            if len(held) > config.budget:
+                del held[config.kept_sinks]
+            trace.count(len(held))
+            if phase_ends:
+                trace.record(held, stream)
+        return trace
