@@ -33,7 +33,7 @@ def download(url: str, target: Path, sha256: str, limit_bytes: int) -> None:
     attempts = Retrying(
         retry=retry_if_exception_type(TransientError),
         stop=stop_after_attempt(ATTEMPTS),
-        wait=wait_exponential_jitter(initial=FIRST_WAIT_SECONDS, jitter=FIRST_WAIT_SECONDS),
+        wait=wait_exponential_jitter(multiplier=FIRST_WAIT_SECONDS, jitter=FIRST_WAIT_SECONDS),
         reraise=True,
     )
     attempts(_attempt, url, target, sha256, limit_bytes)
@@ -68,7 +68,7 @@ def _copy(response: http.client.HTTPResponse, target: Path, limit_bytes: int) ->
     deadline = time.monotonic() + DEADLINE_SECONDS
     received = 0
     with target.open("wb") as file:
-        while chunk := response.read1(CHUNK_BYTES):
+        while chunk := response.read1(CHUNK_BYTES):  # returns what has come, so that a trickle meets the deadline
             received += len(chunk)
             if received > limit_bytes:
                 raise DownloadError(f"it is larger than the {limit_bytes} bytes expected at most")

@@ -1,0 +1,317 @@
+"""Data sets are found, fetched once, and never used unverified. The network is a server on this machine."""
+
+from __future__ import annotations
+
+import hashlib
+import http.server
+import io
+import subprocess
+import sys
+import threading
+import zipfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from tasks import corpora, download
+from tasks.corpora import CORPORA, Corpus, CorpusError, corpus_files
+
+FILES = {"a.csv": b"1,2\n" * 5000, "b.csv": b"caf\xc3\xa9\n"}
+
+
+def zipped(files: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(f"tiny-1/{name}", content)
+        archive.writestr("tiny-1/unused.txt", b"not asked for")
+    return buffer.getvalue()
+
+
+ARCHIVE = zipped(FILES)
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Serves what `answers` say, one after another, the last of them for ever, and counts how often it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.answers: list[Callable[[http.server.BaseHTTPRequestHandler], None]] = []
+        self.asked = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/tiny-1.zip"
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version: ClassVar[str] = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        server = self.server
+        assert isinstance(server, Server)
+        answer = server.answers[min(server.asked, len(server.answers) - 1)]
+        server.asked += 1
+        answer(self)
+        self.close_connection = True
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Keep quiet."""
+
+
+def body(content: bytes, declared: int | None = None) -> Callable[[http.server.BaseHTTPRequestHandler], None]:
+    def answer(request: http.server.BaseHTTPRequestHandler) -> None:
+        request.send_response(200)
+        request.send_header("Content-Length", str(len(content) if declared is None else declared))
+        request.end_headers()
+        request.wfile.write(content)
+
+    return answer
+
+
+def status(code: int) -> Callable[[http.server.BaseHTTPRequestHandler], None]:
+    return lambda request: request.send_error(code)
+
+
+def silence(request: http.server.BaseHTTPRequestHandler) -> None:
+    threading.Event().wait(0.6)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
+    monkeypatch.delenv("SLOTSWEEP_DATA", raising=False)
+    monkeypatch.setenv("SLOTSWEEP_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(download, "FIRST_WAIT_SECONDS", 0.01)
+    with Server() as server:
+        server.answers = [body(ARCHIVE)]
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def corpus(url: str, *, archive: bytes = ARCHIVE, limit_bytes: int = 1 << 20) -> Corpus:
+    return Corpus(
+        name="tiny",
+        url=url,
+        sha256=sha256(archive),
+        limit_bytes=limit_bytes,
+        folder="group/tiny",
+        prefix="tiny-1/",
+        files={name: sha256(content) for name, content in FILES.items()},
+        terms="none",
+    )
+
+
+def put(folder: Path, files: dict[str, bytes]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+
+
+def contents(paths: dict[str, Path]) -> dict[str, bytes]:
+    return {name: path.read_bytes() for name, path in paths.items()}
+
+
+def left_over(home: Path) -> set[str]:
+    """What lies in the cache beside the corpus and its lock."""
+    group = home / "data" / "group"
+    return {path.name for path in group.iterdir()} - {"tiny", ".tiny.lock"}
+
+
+def test_files_are_fetched_once_and_kept(server: Server, tmp_path: Path) -> None:
+    paths = corpus_files(corpus(server.url))
+    assert contents(paths) == FILES
+    assert {path.parent for path in paths.values()} == {tmp_path / "home" / "data" / "group" / "tiny"}
+    corpus_files(corpus(server.url))
+    assert server.asked == 1
+    assert left_over(tmp_path / "home") == set()
+
+
+def test_a_given_folder_comes_first(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path / "given" / "group" / "tiny", FILES)
+    monkeypatch.setenv("SLOTSWEEP_DATA", str(tmp_path / "given"))
+    paths = corpus_files(corpus(server.url))
+    assert {path.parent for path in paths.values()} == {tmp_path / "given" / "group" / "tiny"}
+    assert server.asked == 0
+    assert not (tmp_path / "home").exists()
+
+
+def test_a_given_folder_without_the_files_is_passed_over(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path / "given" / "group" / "tiny", {"a.csv": FILES["a.csv"]})
+    monkeypatch.setenv("SLOTSWEEP_DATA", str(tmp_path / "given"))
+    assert contents(corpus_files(corpus(server.url))) == FILES
+    assert server.asked == 1
+
+
+def test_an_altered_file_in_a_given_folder_is_refused_and_left_alone(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "given" / "group" / "tiny"
+    put(folder, {**FILES, "b.csv": b"edited"})
+    monkeypatch.setenv("SLOTSWEEP_DATA", str(tmp_path / "given"))
+    with pytest.raises(CorpusError, match=rf"{folder}/b.csv is not the file of tiny.*Take it from {server.url}"):
+        corpus_files(corpus(server.url))
+    assert (folder / "b.csv").read_bytes() == b"edited"
+    assert server.asked == 0
+
+
+def test_an_altered_file_in_the_cache_is_fetched_again(server: Server) -> None:
+    paths = corpus_files(corpus(server.url))
+    paths["a.csv"].write_bytes(b"half a fi")
+    assert contents(corpus_files(corpus(server.url))) == FILES
+    assert server.asked == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        pytest.param(body(zipped({"a.csv": b"other"})), "altered on the way or by its publisher", id="wrong checksum"),
+        pytest.param(body(b"<html>not a zip"), "altered on the way", id="a web page instead"),
+        pytest.param(status(404), "the server answered 404", id="404"),
+        pytest.param(status(403), "the server answered 403", id="403"),
+        pytest.param(body(ARCHIVE + bytes(1 << 20)), "larger than the 1048576 bytes", id="too large"),
+    ],
+)
+def test_what_a_second_attempt_cannot_help_is_tried_once(
+    server: Server, tmp_path: Path, answer: Callable[[http.server.BaseHTTPRequestHandler], None], reason: str
+) -> None:
+    server.answers = [answer]
+    with pytest.raises(CorpusError, match=reason) as caught:
+        corpus_files(corpus(server.url))
+    message = str(caught.value)
+    assert server.url in message
+    assert "SLOTSWEEP_DATA=FOLDER" in message
+    assert "a.csv and b.csv lie in FOLDER/group/tiny/" in message
+    assert server.asked == 1
+    assert left_over(tmp_path / "home") == set()
+    assert not list((tmp_path / "home" / "data" / "group" / "tiny").iterdir())
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        pytest.param(body(ARCHIVE[:100], declared=len(ARCHIVE)), id="broken off"),
+        pytest.param(status(503), id="503"),
+        pytest.param(status(429), id="429"),
+        pytest.param(silence, id="silence"),
+    ],
+)
+def test_what_may_pass_is_tried_again(
+    server: Server, monkeypatch: pytest.MonkeyPatch, failure: Callable[[http.server.BaseHTTPRequestHandler], None]
+) -> None:
+    monkeypatch.setattr(download, "STALL_SECONDS", 0.3)
+    server.answers = [failure, failure, body(ARCHIVE)]
+    assert contents(corpus_files(corpus(server.url))) == FILES
+    assert server.asked == 3
+
+
+def test_a_broken_transfer_ends_in_an_error_that_says_how_far_it_came(server: Server, tmp_path: Path) -> None:
+    server.answers = [body(ARCHIVE[:100], declared=len(ARCHIVE))]
+    with pytest.raises(CorpusError, match=rf"broke off after 100 of {len(ARCHIVE)} bytes"):
+        corpus_files(corpus(server.url))
+    assert server.asked == download.ATTEMPTS
+    assert left_over(tmp_path / "home") == set()
+
+
+def test_a_server_that_drips_is_given_up(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    def drip(request: http.server.BaseHTTPRequestHandler) -> None:
+        request.send_response(200)
+        request.send_header("Content-Length", "1000")
+        request.end_headers()
+        for _ in range(20):
+            request.wfile.write(b"x")
+            request.wfile.flush()
+            threading.Event().wait(0.02)
+
+    monkeypatch.setattr(download, "DEADLINE_SECONDS", 0.1)
+    monkeypatch.setattr(download, "ATTEMPTS", 1)
+    server.answers = [drip]
+    with pytest.raises(CorpusError, match="not complete after"):
+        corpus_files(corpus(server.url))
+
+
+def test_no_network_is_one_clear_message(monkeypatch: pytest.MonkeyPatch, server: Server, tmp_path: Path) -> None:
+    with Server() as gone:
+        url = gone.url
+    with pytest.raises(
+        CorpusError, match=r"cannot fetch tiny from http://127\.0\.0\.1.*refused.*Without network"
+    ) as caught:
+        corpus_files(corpus(url))
+    assert str(tmp_path / "home" / "data" / "group" / "tiny") in str(caught.value)
+
+
+def test_an_unwritable_cache_is_one_clear_message(
+    monkeypatch: pytest.MonkeyPatch, server: Server, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("SLOTSWEEP_HOME", str(tmp_path / "file"))
+    with pytest.raises(CorpusError, match="Not a directory"):
+        corpus_files(corpus(server.url))
+
+
+def test_an_archive_whose_members_differ_is_refused(server: Server) -> None:
+    other = zipped({**FILES, "b.csv": b"changed"})
+    server.answers = [body(other)]
+    with pytest.raises(CorpusError, match=r"b\.csv in the archive has another SHA-256"):
+        corpus_files(corpus(server.url, archive=other))
+
+
+def slow_body(request: http.server.BaseHTTPRequestHandler) -> None:
+    threading.Event().wait(0.2)
+    body(ARCHIVE)(request)
+
+
+def test_threads_fetch_once(server: Server) -> None:
+    server.answers = [slow_body]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(corpus_files, [corpus(server.url)] * 8))
+    assert all(contents(paths) == FILES for paths in found)
+    assert server.asked == 1
+
+
+def test_processes_fetch_once(server: Server) -> None:
+    server.answers = [slow_body]
+    program = f"from tasks.corpora import Corpus, corpus_files\nprint(len(corpus_files({corpus(server.url)!r})))"
+    processes = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) for _ in range(4)]
+    assert [process.communicate(timeout=30)[0] for process in processes] == [b"2\n"] * 4
+    assert server.asked == 1
+
+
+def test_a_fetch_that_never_ends_elsewhere_is_not_waited_for_forever(
+    server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from filelock import FileLock
+
+    monkeypatch.setattr(corpora, "LOCK_SECONDS", 0.05)
+    (tmp_path / "home" / "data" / "group").mkdir(parents=True)
+    with (
+        FileLock(tmp_path / "home" / "data" / "group" / ".tiny.lock"),
+        pytest.raises(CorpusError, match="another process has been fetching it"),
+    ):
+        corpus_files(corpus(server.url))
+
+
+def test_the_default_cache_is_below_the_working_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("SLOTSWEEP_HOME", raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert corpora.data_cache() == tmp_path / ".slotsweep" / "data"
+
+
+@pytest.mark.parametrize("name", sorted(CORPORA))
+def test_every_corpus_is_fully_described(name: str) -> None:
+    known = CORPORA[name]
+    assert known.url.startswith("https://")
+    assert known.terms
+    for checksum in (known.sha256, *known.files.values()):
+        assert len(bytes.fromhex(checksum)) == 32

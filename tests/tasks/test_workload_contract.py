@@ -1,0 +1,154 @@
+"""What holds for every registered workload."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from models.stream import Stream
+from tasks.workload import WORKLOADS, Workload, WorkloadConfig
+
+CONFIGS: dict[str, list[dict[str, Any]]] = {
+    "associative_recall": [
+        {},
+        {"items": 1, "repeats": 1, "classes": 1, "dim": 1},
+        {"items": 7, "repeats": 3, "noise": 0.0, "query_noise": 0.5},
+    ],
+    "zipf_recall": [
+        {"items": 50, "events": 300},
+        {"items": 1, "events": 1, "dim": 1},
+        {"items": 20, "events": 100, "exponent": 0.0, "query_noise": 0.2},
+    ],
+    "movielens": [{"events": 300, "dim": 8}, {"events": 1}, {"events": 500, "query_noise": 0.3}],
+}
+
+MOVIELENS = Path(os.environ.get("SLOTSWEEP_DATA") or "/nonexistent", "movielens/ml-latest-small/ratings.csv")
+
+
+def cases() -> list[Any]:
+    needs_data = (
+        pytest.mark.data,
+        pytest.mark.skipif(not MOVIELENS.is_file(), reason="SLOTSWEEP_DATA has no movielens/ml-latest-small"),
+    )
+    return [
+        pytest.param(name, fields, id=f"{name}-{index}", marks=needs_data if name == "movielens" else ())
+        for name in WORKLOADS.names()
+        for index, fields in enumerate(CONFIGS.get(name, [{}]))
+    ]
+
+
+every_workload = pytest.mark.parametrize(("name", "fields"), cases())
+
+
+def build(name: str, fields: dict[str, Any]) -> tuple[Workload[Any], WorkloadConfig]:
+    config = WORKLOADS.config_class(name)(**fields)
+    assert isinstance(config, WorkloadConfig)
+    return WORKLOADS.implementation(name)(config), config
+
+
+def same_tokens(a: Stream, b: Stream) -> bool:
+    return np.array_equal(a.keys, b.keys) and np.array_equal(a.values, b.values) and np.array_equal(a.items, b.items)
+
+
+def same_queries(a: Stream, b: Stream) -> bool:
+    return len(a.phases) == len(b.phases) and all(
+        p.end == q.end
+        and all(np.array_equal(getattr(p, part), getattr(q, part)) for part in ("queries", "answers", "items", "asked"))
+        for p, q in zip(a.phases, b.phases, strict=True)
+    )
+
+
+@every_workload
+def test_a_stream_is_the_same_for_any_instance_and_any_order(name: str, fields: dict[str, Any]) -> None:
+    first, _ = build(name, fields)
+    second, _ = build(name, fields)
+    forward = [first.stream(3, episode) for episode in range(4)]
+    backward = [second.stream(3, episode) for episode in reversed(range(4))][::-1]
+    for a, b in zip(forward, backward, strict=True):
+        assert same_tokens(a, b)
+        assert same_queries(a, b)
+
+
+@every_workload
+def test_seeds_and_episodes_give_different_streams(name: str, fields: dict[str, Any]) -> None:
+    workload, config = build(name, fields)
+    if config.dim == 1:  # type: ignore[attr-defined]
+        pytest.skip("a key of width 1 is +1 or -1: streams may coincide")
+    base = workload.stream(0, 0)
+    assert not same_tokens(base, workload.stream(1, 0))
+    assert not same_tokens(base, workload.stream(0, 1))
+
+
+@every_workload
+def test_query_noise_changes_queries_and_nothing_else(name: str, fields: dict[str, Any]) -> None:
+    clean, config = build(name, {**fields, "query_noise": 0.0})
+    blurred, _ = build(name, {**fields, "query_noise": 0.9})
+    a, b = clean.stream(5, 2), blurred.stream(5, 2)
+    assert same_tokens(a, b)
+    for p, q in zip(a.phases, b.phases, strict=True):
+        for part in ("answers", "items", "asked"):
+            np.testing.assert_array_equal(getattr(p, part), getattr(q, part))
+        assert config.dim == 1 or not np.allclose(p.queries, q.queries)  # type: ignore[attr-defined]
+
+
+@every_workload
+def test_shapes_ranges_and_lengths(name: str, fields: dict[str, Any]) -> None:
+    workload, config = build(name, fields)
+    stream = workload.stream(0, 0)
+    assert stream.keys.dtype == np.float64
+    assert stream.values.dtype == stream.items.dtype == np.int64
+    assert stream.dim == config.dim  # type: ignore[attr-defined]
+    np.testing.assert_allclose(np.linalg.norm(stream.keys, axis=1), 1.0, atol=1e-12)
+    assert stream.values.min() >= 0
+    assert stream.values.max() < stream.classes
+    assert 0.0 < stream.chance <= 1.0
+    for phase in stream.phases:
+        asked_for = len(phase.queries)
+        assert phase.queries.shape == (asked_for, stream.dim)
+        assert phase.answers.shape == phase.items.shape == (asked_for,)
+        np.testing.assert_allclose(np.linalg.norm(phase.queries, axis=1), 1.0, atol=1e-12)
+        assert len(phase.asked) >= 1
+        assert set(phase.asked.tolist()) <= set(range(asked_for))
+
+
+@every_workload
+def test_queries_ask_once_for_every_item_written_and_know_its_class(name: str, fields: dict[str, Any]) -> None:
+    workload, _ = build(name, fields)
+    stream = workload.stream(0, 0)
+    for phase in stream.phases:
+        written = dict(zip(stream.items[: phase.end].tolist(), stream.values[: phase.end].tolist(), strict=True))
+        assert dict(zip(phase.items.tolist(), phase.answers.tolist(), strict=True)) == written
+        assert len(set(phase.items.tolist())) == len(phase.items)
+
+
+@every_workload
+def test_tokens_are_known_without_reading_data(
+    name: str, fields: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workload, config = build(name, fields)
+    length = len(workload.stream(0, 0))
+    monkeypatch.delenv("SLOTSWEEP_DATA", raising=False)
+    monkeypatch.setenv("SLOTSWEEP_HOME", "/nonexistent")
+    assert type(workload).tokens(config) == length
+
+
+@every_workload
+def test_configs_are_strict_and_describe_their_fields(name: str, fields: dict[str, Any]) -> None:
+    config_class = WORKLOADS.config_class(name)
+    with pytest.raises(ValidationError):
+        config_class(**fields, itmes=3)
+    for wrong in ({"dim": 0}, {"noise": -0.1}, {"noise": float("nan")}, {"query_noise": float("inf")}):
+        with pytest.raises(ValidationError):
+            config_class(**{**fields, **wrong})
+    assert all(info.description for key, info in config_class.model_fields.items() if key != "name")
+    assert config_class.__doc__
+
+
+def test_a_large_seed_and_episode_are_accepted() -> None:
+    workload, _ = build("associative_recall", {"items": 2})
+    assert len(workload.stream(2**63 - 1, 2**31 - 1)) == 8
