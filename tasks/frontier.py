@@ -18,9 +18,9 @@ from tasks.summary import SIZE_AXES, Curve, FrontierSummary, Interval, Panel, Po
 
 METRICS = "metrics."
 RECALL = "recall"
-SHARES = (RECALL, "recall_all")
+SHARES = (RECALL, "recall_all", "recall_credited", "abstained")
 
-NEEDED = (RECALL, "chance", "slots_peak", *SIZE_AXES)
+NEEDED = (RECALL, "chance", "tokens", *SIZE_AXES, *(f"{axis}_peak" for axis in SIZE_AXES))
 """Metrics that a summary reads; one that no trial reports counts as missing everywhere."""
 
 WHOLE_STREAM = ("full_attention", "knn")
@@ -124,17 +124,17 @@ def _panel(title: str, curves: Sequence[_Measured]) -> Panel:
 
 def _sizes(curves: Iterable[_Measured], metric: str) -> Floats:
     """Means of `metric` at all points of all curves, where above 0: an empty memory has no place on a log axis."""
-    means = np.concatenate([curve.means(metric) for curve in curves])
+    means = np.concatenate([np.empty(0), *(curve.means(metric) for curve in curves)])
     return means[means > 0]
 
 
 def _whole_stream(curves: Sequence[_Measured], axis: str) -> float:
-    """The size of holding every token: as measured where a curve does that, else the largest size measured."""
-    if axis == "slots":
-        return float(max(_sizes(curves, "slots_peak").max(initial=0.0), _sizes(curves, axis).max()))
+    """The size of holding every token: their number, the bytes of a memory that does; else the largest measured."""
     holders = [curve for curve in curves if curve.name.mechanism in WHOLE_STREAM]
-    held = _sizes(holders, axis).max(initial=0.0) if holders else 0.0
-    return float(held or _sizes(curves, axis).max())
+    whole = _sizes(curves, "tokens") if axis == "slots" else _sizes(holders, axis)
+    if not len(whole):
+        whole = np.concatenate([_sizes(curves, axis), _sizes(curves, f"{axis}_peak")])
+    return float(whole.max())
 
 
 def _resampled(
