@@ -13,7 +13,7 @@ from models.stream import Floats
 from tasks.cells import Cell, CurveName, Row, group_cells, name_curves, panels
 from tasks.seeds import generator
 from tasks.staircase import area_under_curve, hypervolume_under, on_frontier
-from tasks.statistics import CurveSample, mean_intervals, paired_bootstrap, weighted_means
+from tasks.statistics import CurveSample, column_means, mean_intervals, paired_bootstrap
 from tasks.summary import SIZE_AXES, Curve, FrontierSummary, Interval, Panel, Point
 
 METRICS = "metrics."
@@ -69,9 +69,7 @@ class _Measured:
 
     def means(self, metric: str) -> Floats:
         """Means [P] over seeds, NaN where there is none."""
-        values = self.values[metric]
-        means: Floats = weighted_means(values, np.ones((1, len(values))))[0]
-        return means
+        return column_means(self.values[metric])[1]
 
 
 def _measure(name: CurveName, cells: Sequence[Cell], seeds: Sequence[int], metrics: Sequence[str]) -> _Measured:
@@ -143,7 +141,7 @@ def _resampled(
     """`statistic` of each curve with its interval; None for a curve without any finished point."""
     samples = [CurveSample(curve.values[axis], curve.values[RECALL]) for curve in curves]
     results = paired_bootstrap(samples, statistic, generator(0, "bootstrap"))
-    return [result.interval() if result.seeds else None for result in results]
+    return [result.interval(bounds=(0.0, 1.0)) if result.seeds else None for result in results]
 
 
 def _chance(curves: Iterable[_Measured]) -> float | None:

@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike
 
-from models.stream import Floats
+from models.stream import Floats, Ints
 from tasks.summary import Interval
 
 CONFIDENCE = 0.95
@@ -47,8 +47,7 @@ def mean_intervals(
     `method` says so. One value has no interval, and a column without values gives None.
     """
     present = ~np.isnan(values)
-    counts = present.sum(axis=0)
-    means = np.where(present, values, 0.0).sum(axis=0) / np.maximum(counts, 1)
+    counts, means = column_means(values)
     squares = np.where(present, values - means, 0.0) ** 2
     errors = np.sqrt(squares.sum(axis=0) / np.maximum(counts - 1, 1) / np.maximum(counts, 1))
     smallest = np.where(present, values, np.inf).min(axis=0, initial=np.inf)
@@ -68,6 +67,17 @@ def mean_intervals(
             low, high = max(bounds[0], mean - half), min(bounds[1], mean + half)
             intervals.append(Interval(mean, low, high, n, f"Student t over {n} seeds"))
     return intervals
+
+
+def column_means(values: Floats) -> tuple[Ints, Floats]:
+    """How many of each column of `values` [S, P] are not NaN, and their mean, NaN for none.
+
+    Equal columns give equal bits, which a matrix product would not.
+    """
+    present = ~np.isnan(values)
+    counts = present.sum(axis=0)
+    sums = np.where(present, values, 0.0).sum(axis=0)
+    return counts, np.divide(sums, counts, out=np.full(len(counts), np.nan), where=counts > 0)
 
 
 def _without_spread(value: float, n: int, outcomes: int | None) -> Interval:
@@ -172,25 +182,22 @@ class Bootstrap:
         """The difference of two statistics that were resampled together."""
         return Bootstrap(self.value - other.value, self.resampled - other.resampled, min(self.seeds, other.seeds))
 
-    def interval(self) -> Interval:
-        """95% percentile interval, expanded so that it covers with few seeds (Hesterberg 2015)."""
-        if self.seeds < 2:
-            return Interval(self.value, None, None, self.seeds, UNDEFINED)
-        tail = expanded_tail(self.seeds)
-        low, high = np.nanquantile(self.resampled, (tail, 1.0 - tail))
-        method = f"expanded percentile bootstrap over {self.seeds} paired seeds, {len(self.resampled)} resamples"
-        return Interval(self.value, float(low), float(high), self.seeds, method)
+    def interval(self, bounds: tuple[float, float] = (-np.inf, np.inf)) -> Interval:
+        """95% Student t interval with the bootstrap's standard error, cut at `bounds` (Hesterberg 2015).
 
-
-@lru_cache
-def expanded_tail(seeds: int) -> float:
-    """Share of resamples to leave out at each end, for intervals of a mean as wide as Student's t makes them.
-
-    A resample varies by too little, √((n-1)/n), and its quantiles are Gaussian where Student's are wider.
-    """
-    from scipy.special import ndtr
-
-    return float(ndtr(-student_quantile(seeds - 1) * math.sqrt(seeds / (seeds - 1))))
+        Resampling n seeds shows √((n - 1) / n) of their spread, for which the error is corrected. With 2 or 3 seeds,
+        percentiles of the resamples would cover far less than they claim.
+        """
+        n = self.seeds
+        if n < 2:
+            return Interval(self.value, None, None, n, UNDEFINED)
+        error = float(np.nanstd(self.resampled, ddof=1)) * math.sqrt(n / (n - 1))
+        if error < 1e-12:
+            return Interval(self.value, self.value, self.value, n, f"no spread: all resamples of {n} seeds are equal")
+        half = student_quantile(n - 1) * error
+        low, high = max(bounds[0], self.value - half), min(bounds[1], self.value + half)
+        method = f"Student t with bootstrap error over {n} paired seeds, {len(self.resampled)} resamples"
+        return Interval(self.value, low, high, n, method)
 
 
 def paired_bootstrap(

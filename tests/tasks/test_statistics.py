@@ -9,6 +9,7 @@ from scipy import stats
 from tasks.staircase import area_under_curve
 from tasks.statistics import (
     CurveSample,
+    column_means,
     equivalence,
     mean_interval,
     mean_intervals,
@@ -159,7 +160,7 @@ def test_bootstrap_value_is_the_statistic_of_the_means() -> None:
     assert interval.low is not None
     assert interval.high is not None
     assert interval.low < interval.mean < interval.high
-    assert interval.method == "expanded percentile bootstrap over 10 paired seeds, 1000 resamples"
+    assert interval.method == "Student t with bootstrap error over 10 paired seeds, 1000 resamples"
 
 
 def test_bootstrap_resamples_the_same_seeds_for_all_curves() -> None:
@@ -201,18 +202,37 @@ def test_a_curve_with_fewer_seeds_than_others_counts_its_own() -> None:
     intervals = [result.interval() for result in results]
     assert [interval.n for interval in intervals] == [6, 3, 1]
     assert intervals[2].low is None
-    partial_low = intervals[1].low
-    assert partial_low is not None
-    assert partial_low > 0.0, "resamples without any seed of a curve say nothing about it"
+    assert np.isnan(results[1].resampled).any(), "a resample without any seed of a curve says nothing about it"
+    assert np.nanmin(results[1].resampled) > 0.0
 
 
-def test_bootstrap_intervals_of_a_mean_cover_even_with_few_seeds() -> None:
-    rng = np.random.default_rng(3)
-    samples = [curve(rng.normal(0.5, 0.1, (6, 1))) for _ in range(600)]
-    results = [result.interval() for result in paired_bootstrap(samples, best_recall, np.random.default_rng(4))]
-    inside = [i.low <= 0.5 <= i.high for i in results if i.low is not None and i.high is not None]
-    assert len(inside) == 600
-    assert 0.90 <= np.mean(inside) <= 0.99
+@pytest.mark.parametrize("seeds", [2, 6])
+def test_bootstrap_intervals_of_a_mean_are_those_of_student(seeds: int) -> None:
+    recalls = np.random.default_rng(3).normal(0.5, 0.1, (seeds, 1))
+    (result,) = paired_bootstrap([curve(recalls)], best_recall, np.random.default_rng(4))
+    bootstrap, student = result.interval(), mean_interval(recalls[:, 0])
+    assert None not in (bootstrap.low, bootstrap.high, student.low, student.high)
+    assert bootstrap.high - bootstrap.low == pytest.approx(student.high - student.low, rel=0.1)  # type: ignore[operator]
+    assert (bootstrap.high + bootstrap.low) / 2 == pytest.approx(student.mean)  # type: ignore[operator]
+
+
+def test_bootstrap_intervals_are_cut_at_what_a_value_can_be() -> None:
+    (result,) = paired_bootstrap([curve(np.array([[0.99], [0.8], [1.0]]))], best_recall, np.random.default_rng(0))
+    assert result.interval(bounds=(0.0, 1.0)).high == 1.0
+
+
+def test_bootstrap_without_spread_says_so() -> None:
+    (result,) = paired_bootstrap([curve(np.full((5, 2), 0.9))], best_recall, np.random.default_rng(0))
+    interval = result.interval()
+    assert interval.low == interval.high == interval.mean == pytest.approx(0.9)
+    assert interval.method == "no spread: all resamples of 5 seeds are equal"
+
+
+def test_equal_columns_have_equal_means_to_the_last_bit() -> None:
+    column = np.random.default_rng(0).random((11, 1))
+    counts, means = column_means(np.repeat(column, 9, axis=1))
+    assert set(counts.tolist()) == {11}
+    assert len(set(means.tolist())) == 1
 
 
 def test_weighted_means_leave_missing_values_out() -> None:
