@@ -53,7 +53,7 @@ def read_points(field: str, node: MapNode, expectation: Expectation, problems: P
         return ()
     arguments = node.entries[0][1]
     if not isinstance(arguments, ListNode):
-        problems.add(arguments, f"`{word}` is {shown(arguments)}", expected=FORMS[word])
+        problems.add(arguments, f"`{word}` {shown(arguments)}", expected=FORMS[word])
         return ()
     if word == "values":
         return _listed(arguments, problems)
@@ -90,7 +90,7 @@ def _word(field: str, node: MapNode, problems: Problems) -> str | None:
     if len(node.entries) == 1 and not strangers:
         return node.keys()[0]
     if not node.entries:
-        problems.add(node, f"`{field}` is an empty mapping", expected=f"an axis such as {FORMS['values']}")
+        problems.add(node, f"`{field}` {shown(node)}", expected=f"an axis such as {FORMS['values']}")
     elif not strangers:
         second = node.entries[1][0]
         problems.add(
@@ -144,7 +144,7 @@ def _logspace(arguments: ListNode, whole: bool, problems: Problems) -> tuple[Nod
         return _points(arguments, values)
     if not (low.is_integer() and high.is_integer()):
         end = arguments.items[0 if not low.is_integer() else 1]
-        problems.add(end, f"this end is {shown(end)}, and this field takes whole numbers", expected="a whole number")
+        problems.add(end, f"this end {shown(end)}, and this field takes whole numbers", expected="a whole number")
         return ()
     return _points(arguments, list(dict.fromkeys(round(value) for value in values)))
 
@@ -159,7 +159,8 @@ def _range(arguments: ListNode, whole: bool, problems: Problems) -> tuple[Node, 
         return ()
     if (stop - start) * step <= 0:
         what = "low > high" if start > stop else "the axis is empty"
-        problems.add(arguments, f"{what}: from {start:.12g} to {stop:.12g} by {step:.12g}", expected=FORMS["range"])
+        expected = "start < stop, or start > stop and a step below 0"
+        problems.add(arguments, f"{what}: from {start:.12g} to {stop:.12g} by {step:.12g}", expected=expected)
         return ()
     if (stop - start) / step > LONGEST:
         problems.add(arguments, "the axis is too long", expected=f"at most {LONGEST} values")
@@ -192,7 +193,7 @@ def _ends_and_count(word: str, arguments: ListNode, problems: Problems) -> tuple
     low, high, count = numbers
     if not isinstance(count, int) or count < 1:
         last = arguments.items[2]
-        wrong = "the axis is empty: n is `0`" if count == 0 else f"n is {shown(last)}"
+        wrong = "the axis is empty: n is `0`" if count == 0 else f"n {shown(last)}"
         problems.add(last, wrong, expected=f"a whole number from 1 to {LONGEST}")
     elif count > LONGEST:
         problems.add(arguments.items[2], f"n is {count}", expected=f"at most {LONGEST} values")
@@ -215,7 +216,11 @@ def _numbers(word: str, arguments: ListNode, lengths: tuple[int, ...], problems:
         problems.add(arguments, "the axis is empty", expected=FORMS[word])
         return None
     if len(arguments.items) not in lengths:
-        problems.add(arguments, f"`{word}` has {len(arguments.items)} numbers", expected=FORMS[word])
+        problems.add(
+            arguments,
+            f"`{word}` takes {' or '.join(map(str, lengths))} numbers, not {len(arguments.items)}",
+            expected=FORMS[word],
+        )
         return None
     numbers: list[int | float] = []
     for item in arguments.items:
@@ -223,5 +228,5 @@ def _numbers(word: str, arguments: ListNode, lengths: tuple[int, ...], problems:
         if isinstance(value, int | float) and not isinstance(value, bool):
             numbers.append(value)
         else:
-            problems.add(item, f"in `{word}` stands {shown(item)}", expected="a number")
+            problems.add(item, f"a number of `{word}` {shown(item)}", expected="a number")
     return numbers if problems.clean(arguments) else None

@@ -107,8 +107,11 @@ class _Composer:
         anchor = event.anchor
         if anchor:
             self._anchors[anchor] = None
-        self._refuse_tag(event)
         node = self._scalar(event) if isinstance(event, ScalarEvent) else self._collection(event)
+        if getattr(event, "tag", None):
+            self._problems.add(
+                node, "a tag (`!`) is not read", expected="plain YAML: remove the `!` and the word after it"
+            )
         if anchor:
             self._anchors[anchor] = _Anchored(node, self._weight - before + 1)
         return node
@@ -160,35 +163,36 @@ class _Composer:
 
     def _map(self, start: CollectionStartEvent) -> MapNode:
         entries: dict[str, tuple[ScalarNode, Node]] = {}
+        merges = False
         while not isinstance(event := next(self._events), CollectionEndEvent):
             key = self._node(event)
             value = self._node(next(self._events))
-            if self._good_key(key, entries):
+            if self._good_key(key, value, entries):
                 assert isinstance(key, ScalarNode)
                 if isinstance(value, ScalarNode) and value.value is None and not value.text:
                     value = replace(value, at=key.at)  # the parser marks a value that is not there at the next token
                 entries[key.text] = (key, value)
-        return MapNode(self._place(start), tuple(entries.values()))
+            merges = merges or (isinstance(key, ScalarNode) and key.text == "<<")
+        node = MapNode(self._place(start), tuple(entries.values()))
+        if merges:
+            self._problems.spoil(node)
+        return node
 
-    def _good_key(self, key: Node, entries: dict[str, tuple[ScalarNode, Node]]) -> bool:
+    def _good_key(self, key: Node, value: Node, entries: dict[str, tuple[ScalarNode, Node]]) -> bool:
         if not isinstance(key, ScalarNode) or not isinstance(key.value, str):
-            self._problems.add(key, "this key is not text", expected="a name before the `:`")
+            alone = isinstance(key, ScalarNode) and isinstance(value, ScalarNode) and not value.text
+            hint = "several values for a field are written {values: [a, b, c]}" if alone else ""
+            self._problems.add(key, "this key is not text", expected="a name before the `:`", hint=hint)
         elif key.text == "<<":
             self._problems.add(key, "merge keys (`<<`) belong to YAML 1.1", expected="the fields written out")
         elif key.text in entries:
             first = entries[key.text][0].at
             self._problems.add(
-                key, f"duplicate key {quoted(key.text)}", expected=f"it once; it stands on line {first.line} too"
+                key, f"duplicate key {quoted(key.text)}", expected=f"it once; it stands on line {first.line} already"
             )
         else:
             return True
         return False
-
-    def _refuse_tag(self, event: NodeEvent) -> None:
-        tag = getattr(event, "tag", None)
-        if tag:
-            wrong = f"tag {quoted(str(tag))} is not read"
-            self._problems.at(self._place(event), wrong, expected="plain YAML: remove the `!` and what belongs to it")
 
     def _count(self, weight: int, event: Event) -> None:
         self._weight += weight

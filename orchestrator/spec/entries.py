@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from models.config import Config, canonical_json, round_numbers
+from models.config import Config, round_numbers
 from models.mechanism import MECHANISMS
 from models.registry import Registry
 from orchestrator.spec.axes import Axis, is_axis, read_points, report_repeats
@@ -71,11 +71,13 @@ class Placed:
 
 def read_entry(family: Family, node: Node, path: str, problems: Problems, *, all_known: bool) -> Placed | None:
     """Read the entry at `path`. Nothing where a problem leaves no entry; unknown names pass if not `all_known`."""
+    if problems.spoiled(node):
+        return None
     if not isinstance(node, MapNode):
         example = (
             f"{{name: {node.text}}}" if isinstance(node, ScalarNode) and node.text in family.registry else "{name: ...}"
         )
-        problems.add(node, f"`{path}` is {shown(node)}", expected=f"a mapping such as {example}")
+        problems.add(node, f"`{path}` {shown(node)}", expected=f"a mapping such as {example}")
         return None
     name = _read_name(family, node, path, problems, all_known)
     if name is None:
@@ -91,7 +93,7 @@ def _read_name(family: Family, node: MapNode, path: str, problems: Problems, all
         problems.at(node.at, f"`{path}` has no `name`", expected=f"`name`: {one_of(names)}", hint=hint)
     elif not isinstance(value, ScalarNode) or not isinstance(value.value, str):
         expected = f"one {family.noun} an entry: {one_of(names)}"
-        problems.add(value, f"`name` is {shown(value)}", expected=expected)
+        problems.add(value, f"`name` {shown(value)}", expected=expected)
     elif value.value in family.registry:
         return value.value
     elif all_known:
@@ -189,7 +191,7 @@ def check_products(placed: Sequence[Placed], problems: Problems) -> None:
                 break
             if alone:
                 continue  # its axes have distinct values
-            digest = hashlib.blake2b(canonical_json(config.identity()).encode(), digest_size=16).digest()
+            digest = hashlib.blake2b(repr(vars(config)).encode(), digest_size=16).digest()
             other = seen.setdefault(digest, one.path)
             if other != one.path:
                 wrong = f"`{one.path}` repeats a configuration of `{other}`{_at(one.entry, fields)}"

@@ -18,6 +18,17 @@ from orchestrator.spec.schema import ONE_LINE
 Schema = dict[str, Any]
 
 TRUTH_WORDS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
+SYNONYMS = {
+    **{"gpu": "cuda", "nvidia": "cuda", "metal": "mps", "apple": "mps", "auto": "any", "all": "any"},
+    **{
+        "fp16": "float16",
+        "half": "float16",
+        "bf16": "bfloat16",
+        "fp32": "float32",
+        "fp64": "float64",
+        "double": "float64",
+    },
+}
 NOTHING_WORDS = frozenset({"none", "nil", "undefined"})
 HYDRA_SWEEP = re.compile(r"(choice|range|interval|tag|grid_search)\(.*\)|[^,\s]+(,[^,\s]+)+")
 
@@ -42,9 +53,14 @@ class Expectation:
         return ", or ".join(words)
 
     def for_value(self, node: Node) -> Expectation:
-        """What values of the JSON type of `node` may be, or all if none of that type may."""
+        """What values of the JSON type of `node` may be.
+
+        All that is accepted if none of that type is, or if `node` is text, which may be a slip for anything.
+        """
         kind = _json_type(node)
         branches = [branch for branch in self._branches if branch.get("type") in kind and "const" not in branch]
+        if kind == {"string"} and len(branches) < len(self._branches):
+            return self
         return self._narrowed(branches) if branches else self
 
     def _narrowed(self, branches: list[Schema]) -> Expectation:
@@ -82,13 +98,16 @@ class Expectation:
             return self._cure_text(node) if isinstance(node.value, str) else self._cure_number(node)
         if isinstance(node, ListNode) and not {"array", "any"} & self.types():
             return "an axis is written {values: [...]}"
-        if isinstance(node, MapNode) and "array" in self.types():
+        if isinstance(node, MapNode) and "array" in self.types() and "object" not in self.types():
             return "put `- ` before each entry of the list"
         return ""
 
     def _cure_text(self, node: ScalarNode) -> str:
         text, types = node.text.strip(), self.types()
-        if choice := did_you_mean(text, self.choices()):
+        choices = self.choices()
+        if SYNONYMS.get(text.casefold()) in choices:
+            return f"write {SYNONYMS[text.casefold()]}"
+        if choice := did_you_mean(text, choices):
             return choice
         if "boolean" in types and text.casefold() in TRUTH_WORDS:
             return f"write {TRUTH_WORDS[text.casefold()]}: YAML 1.2 reads {text} as text"
@@ -125,7 +144,8 @@ class Expectation:
             yield schema
 
     def _step(self, schema: Schema, part: str | int) -> Iterator[Schema]:
-        inner = schema.get("items") if isinstance(part, int) else schema.get("properties", {}).get(part)
+        rest = schema.get("additionalProperties")
+        inner = schema.get("items") if isinstance(part, int) else schema.get("properties", {}).get(part, rest)
         if isinstance(inner, dict):
             yield from self._flatten(inner)
 
@@ -144,8 +164,10 @@ class Expectation:
             case "null":
                 return "null"
             case "string":
-                line = "text that is one line with no spaces around it" if schema.get("pattern") == ONE_LINE else "text"
-                return f"{line}{_length(schema, 'minLength', 'maxLength', 'character')}"
+                length = _length(schema, "minLength", "maxLength", "character")
+                return (
+                    f"text{length}{', on one line, no spaces around it' if schema.get('pattern') == ONE_LINE else ''}"
+                )
             case "array":
                 items = ", or ".join(self._describe(branch) for branch in self._flatten(schema.get("items", {})))
                 return f"a list{_length(schema, 'minItems', 'maxItems', 'item')}, each {items}"
@@ -185,8 +207,8 @@ def _bounds(schema: Schema) -> str:
 
 
 def _number(value: float) -> str:
-    if isinstance(value, int) and value > 2**32 and value.bit_count() == 1:
-        return f"2**{value.bit_length() - 1}"
+    if isinstance(value, int) and value > 2**32 and (value + 1).bit_count() == 1:
+        return f"2**{value.bit_length()} - 1"
     return f"{value:.15g}" if isinstance(value, float) else str(value)
 
 

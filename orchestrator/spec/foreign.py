@@ -26,38 +26,38 @@ AXIS_WORDS = {
 }
 """Found where an axis should stand."""
 
-_AXES_STAND_ON_FIELDS = "axes stand on the fields of `workload` and `mechanisms`, such as `tau: {values: [0.2, 0.4]}`"
+_AXES = "axes stand on the fields of `workload` and `mechanisms`, such as `tau: {values: [0.2, 0.4]}`"
 _TUNING = "objectives and search belong to `kind: tuning`; a frontier reports every metric"
-_LIMITS = "a frontier runs the whole product of its axes; its size is set by the axes and `seeds`"
+_SIZE = "a frontier runs the whole product of its axes; its size is set by the axes and `seeds`"
 _PLUGINS = "a sweep runs mechanisms on workloads; `plugins` names modules with your own"
+_LIMITS = "limits are options of the command line"
+_FLAT = "write `name`, `kind`, `workload`, `mechanisms` and `seeds` at the top"
 
 TOP_KEYS = {
-    **dict.fromkeys(
-        ("parameters", "params", "param_space", "search_space", "sweep", "config", "defaults"), _AXES_STAND_ON_FIELDS
-    ),
+    **dict.fromkeys(("parameters", "params", "param_space", "search_space", "sweep", "config", "defaults"), _AXES),
     **dict.fromkeys(
         ("metric", "metrics", "objective", "objectives", "goal", "direction", "directions", "mode"), _TUNING
     ),
     **dict.fromkeys(
         ("search", "sampler", "pruner", "algorithm", "early_terminate", "scheduler", "search_alg"), _TUNING
     ),
-    **dict.fromkeys(("n_trials", "num_samples", "run_cap", "maxTrialCount", "maxFailedTrialCount", "trials"), _LIMITS),
-    **dict.fromkeys(("max_num_trials_completed", "count"), _LIMITS),
+    **dict.fromkeys(("n_trials", "num_samples", "run_cap", "maxTrialCount", "maxFailedTrialCount", "trials"), _SIZE),
+    **dict.fromkeys(("max_num_trials_completed", "count"), _SIZE),
     **dict.fromkeys(("program", "command", "trialTemplate", "entrypoint", "script"), _PLUGINS),
-    **dict.fromkeys(("project", "experiment", "experiment_name", "study_name", "title", "entity"), "write `name`"),
-    **dict.fromkeys(
-        ("apiVersion", "metadata", "spec"), "write `name`, `kind`, `workload`, `mechanisms` and `seeds` at the top"
-    ),
-    **dict.fromkeys(
-        ("parallelTrialCount", "max_wallclock_time", "max_cost", "timeout"), "limits are options of the command line"
-    ),
-    **dict.fromkeys(("seed", "random_state", "repeats", "n_seeds"), "write `seeds`"),
-    **dict.fromkeys(("accelerator", "resources", "num_gpus", "gpus", "resources_per_trial"), "write `device: cuda`"),
-    **dict.fromkeys(("task", "tasks", "dataset", "data"), "write `workload`"),
-    **dict.fromkeys(("model", "models", "methods", "policies", "policy"), "write `mechanisms`"),
-    "method": "the grid is always searched in full; what is compared stands under `mechanisms`",
+    **dict.fromkeys(("apiVersion", "metadata", "spec"), _FLAT),
+    **dict.fromkeys(("parallelTrialCount", "max_wallclock_time", "max_cost", "timeout"), _LIMITS),
+    "method": "the grid is always run in full; what is compared stands under `mechanisms`",
 }
-"""Found at the top of a spec. Only for keys we do not have."""
+"""Found at the top of a spec, with no key of ours in their place."""
+
+RENAMED_KEYS = {
+    **dict.fromkeys(("project", "experiment", "experiment_name", "study_name", "title", "entity"), "name"),
+    **dict.fromkeys(("seed", "random_state", "repeats", "n_seeds"), "seeds"),
+    **dict.fromkeys(("accelerator", "resources", "num_gpus", "gpus", "resources_per_trial"), "device"),
+    **dict.fromkeys(("task", "tasks", "dataset", "data"), "workload"),
+    **dict.fromkeys(("model", "models", "methods", "policies", "policy"), "mechanisms"),
+}
+"""Found at the top of a spec in place of a key of ours."""
 
 DISTANT_KINDS = ("seed_study", "cost_scaling", "gate_ablation", "adaptive", "tuning", "training")
 """Job types with a name and no reader."""

@@ -75,17 +75,17 @@ def to_python(node: Node) -> Any:
 
 
 def shown(node: Node) -> str:
-    """What `node` is, to follow the words "`field` is"."""
+    """What `node` is, as a predicate: "`field` is a list"."""
     if isinstance(node, MapNode):
-        return "a mapping"
+        return "is a mapping" if node.entries else "is an empty mapping"
     if isinstance(node, ListNode):
-        return "a list"
+        return "is a list" if node.items else "is an empty list"
     assert isinstance(node, ScalarNode)
     if node.value is None:
-        return "null" if node.text else "without a value"
+        return "is null" if node.text else "has no value"
     if isinstance(node.value, str):
-        return f"the text {quoted(node.text)}" if node.plain else f"the text {quoted(node.text, mark=chr(34))}"
-    return quoted(node.text)
+        return f"is the text {quoted(node.text)}" if node.plain else f"is the text {quoted(node.text, mark=chr(34))}"
+    return f"is {quoted(node.text)}"
 
 
 def quoted(text: str, mark: str = "`") -> str:

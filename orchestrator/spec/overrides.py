@@ -76,7 +76,7 @@ def _put(node: Node, steps: tuple[_Step, ...], value: Node, problems: Problems) 
         items = list(node.items)
         items[index] = _put(items[index], rest, value, problems)
         return replace(node, items=tuple(items))
-    wrong = f"`{step.trail}` is {shown(node)} and has no {quoted(step.text)} in it"
+    wrong = f"`{step.trail}` {shown(node)} and has no {quoted(step.text)} in it"
     problems.at(step.at, wrong, expected=f"{step.trail}=value")
     return node
 

@@ -94,6 +94,8 @@ class Problem:
 class SpecError(ValueError):
     """A spec cannot be read; holds every problem, the file's in file order first, then those of the overrides."""
 
+    exit_code = 2
+
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(
             sorted(problems, key=lambda problem: (problem.place.source.rank, problem.place.line, problem.place.column))
@@ -127,12 +129,20 @@ class Problems:
 
     def add(self, node: Node, wrong: str, *, expected: str = "", hint: str = "") -> None:
         """Note a problem with a value; from here on the value is not `clean`."""
-        self._spoiled[id(node)] = node
+        self.spoil(node)
         self.at(node.at, wrong, expected=expected, hint=hint)
+
+    def spoil(self, node: Node) -> None:
+        """Make `node` count as not `clean`, for a reason that has been noted elsewhere."""
+        self._spoiled[id(node)] = node
+
+    def spoiled(self, node: Node) -> bool:
+        """Whether the problem is with `node` itself: then nothing is known of what it has or lacks."""
+        return id(node) in self._spoiled
 
     def clean(self, node: Node) -> bool:
         """Whether no problem was found with `node` or anything in it, so that its meaning can be checked."""
-        return id(node) not in self._spoiled and all(self.clean(child) for child in node.children())
+        return not self.spoiled(node) and all(self.clean(child) for child in node.children())
 
     def __len__(self) -> int:
         return len(self._found)

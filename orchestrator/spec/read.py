@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from models.plugins import PluginError, load_plugin
+from orchestrator.spec.axes import FORMS
 from orchestrator.spec.document import compose
 from orchestrator.spec.entries import MECHANISM, WORKLOAD, Family, Placed, check_products, read_entry
 from orchestrator.spec.files import load
-from orchestrator.spec.foreign import DISTANT_KINDS, TOP_KEYS
+from orchestrator.spec.foreign import DISTANT_KINDS, RENAMED_KEYS, TOP_KEYS
 from orchestrator.spec.hints import did_you_mean, nearest, one_of
 from orchestrator.spec.nodes import ListNode, MapNode, Node, ScalarNode, quoted, shown, to_python
 from orchestrator.spec.overrides import apply_overrides
@@ -61,9 +62,7 @@ class _Reader:
         self._folder = folder
         self._problems = problems
         if not isinstance(tree, MapNode):
-            problems.add(
-                tree, f"the spec is {shown(tree)}", expected="`key: value` lines, with a space after the colon"
-            )
+            problems.add(tree, f"the spec {shown(tree)}", expected="`key: value` lines, with a space after the colon")
             problems.raise_if_any()
         assert isinstance(tree, MapNode)
         self._tree = tree
@@ -111,8 +110,10 @@ class _Reader:
         meant = set()
         for key, _ in self._tree.entries:
             if key.text not in fields:
-                hint = TOP_KEYS.get(key.text) or did_you_mean(key.text, fields)
-                meant.add(None if key.text in TOP_KEYS else nearest(key.text, fields))
+                foreign = key.text in TOP_KEYS
+                near = None if foreign else RENAMED_KEYS.get(key.text) or nearest(key.text, fields)
+                hint = TOP_KEYS[key.text] if foreign else f"did you mean `{near}`?" if near else ""
+                meant.add(near)
                 self._problems.at(key.at, f"unknown key {quoted(key.text)}", expected=one_of(fields), hint=hint)
         for field, info in SpecFields.model_fields.items():
             if info.is_required() and self._tree.get(field) is None and field not in meant:
@@ -131,17 +132,19 @@ class _Reader:
             hint = "" if distant else did_you_mean(node.value, KINDS)
             self._problems.add(node, wrong, expected=f"an available kind: {', '.join(KINDS)}", hint=hint)
             return
-        if field == "seeds" and isinstance(node, MapNode) and node.get("until"):
-            wrong = "`until` belongs to `kind: seed_study`, which is not available in this version"
+        if field == "seeds" and isinstance(node, MapNode) and (words := {"until", *FORMS} & set(node.keys())):
+            wrong = "`seeds` takes no axis"
+            if "until" in words:
+                wrong = "`until` belongs to `kind: seed_study`, which is not available in this version"
             self._problems.add(node, wrong, expected="a count, {count: 10, base: 7}, or a list of seeds")
             return
         check_field(SpecFields, field, node, self._problems, {})
-        if isinstance(node, ListNode) and self._problems.clean(node):
+        if isinstance(node, ListNode):
             self._check_distinct(field, node)
 
     def _check_distinct(self, field: str, node: ListNode) -> None:
         seen = set()
-        for item in node.items:
+        for item in filter(self._problems.clean, node.items):
             value = to_python(item)
             if value in seen:
                 self._problems.add(item, f"{quoted(str(value))} is in `{field}` already", expected="each once")
@@ -174,13 +177,27 @@ class _Reader:
         elif isinstance(node, ListNode):
             nodes = [(f"{field}.{index}", item) for index, item in enumerate(node.items)]
         else:
-            hint = "put `- ` before each entry" if isinstance(node, MapNode) else "write a space after each `-`"
-            self._problems.add(node, f"`{field}` is {shown(node)}", expected=f"a list: {EXAMPLES[field]}", hint=hint)
+            hint = "put `- ` before each entry" if isinstance(node, MapNode) else ""
+            if _begins_with_dash(node):
+                hint = "write a space after each `-`"
+            self._problems.add(node, f"`{field}` {shown(node)}", expected=f"a list: {EXAMPLES[field]}", hint=hint)
             return []
         if not nodes:
             self._problems.add(node, f"`{field}` is an empty list", expected=f"at least one entry: {EXAMPLES[field]}")
         read = [read_entry(family, item, path, self._problems, all_known=all_known) for path, item in nodes]
         return [placed for placed in read if placed is not None]
+
+
+def _begins_with_dash(node: Node) -> bool:
+    """Whether a list was meant, but its dashes were read as text."""
+    text = (
+        node.keys()[0]
+        if isinstance(node, MapNode) and node.entries
+        else node.text
+        if isinstance(node, ScalarNode)
+        else ""
+    )
+    return text.startswith("-")
 
 
 def _seeds(seeds: int | SeedRange | list[int]) -> tuple[int, ...]:

@@ -16,12 +16,12 @@ DTypeName = Literal["float32", "float16", "bfloat16", "float64"]
 assert set(get_args(DTypeName)) == set(DTYPES)
 
 MOST_SEEDS = 1_000_000
-SEED_LIMIT = 2**63
+LAST_SEED = 2**63 - 1
 
 ONE_LINE = r"^\S(.*\S)?$"
 
 SeedCount = Annotated[int, Field(ge=1, le=MOST_SEEDS)]
-SeedValue = Annotated[int, Field(ge=0, lt=SEED_LIMIT)]
+SeedValue = Annotated[int, Field(ge=0, le=LAST_SEED)]
 
 
 class _Strict(BaseModel):
@@ -36,31 +36,31 @@ class SeedRange(_Strict):
 
     @model_validator(mode="after")
     def _last_fits(self) -> SeedRange:
-        if self.base + self.count > SEED_LIMIT:
-            raise ValueError("the last seed is above 2**63 - 1")
+        if self.base + self.count - 1 > LAST_SEED:
+            raise ValueError("the last of these seeds is above 2**63 - 1")
         return self
 
 
 def _form_of_seeds(value: Any) -> str | None:
-    forms = {int: "count", dict: "range", list: "list", SeedRange: "range", tuple: "list"}
+    forms = {int: "a count", dict: "a range", list: "a list", SeedRange: "a range"}
     return forms.get(type(value))
 
 
 Seeds = Annotated[
-    Annotated[SeedCount, Tag("count")]
-    | Annotated[SeedRange, Tag("range")]
-    | Annotated[list[SeedValue], Field(min_length=1, max_length=MOST_SEEDS), Tag("list")],
+    Annotated[SeedCount, Tag("a count")]
+    | Annotated[SeedRange, Tag("a range")]
+    | Annotated[list[SeedValue], Field(min_length=1), Tag("a list")],
     Discriminator(_form_of_seeds),
 ]
 
 
 def _form_of_device(value: Any) -> str:
-    return "list" if isinstance(value, list | tuple) else "one"
+    return "a list" if isinstance(value, list) else "one"
 
 
 Device = Annotated[
     Annotated[DeviceClass | Literal["any"], Tag("one")]
-    | Annotated[list[DeviceClass], Field(min_length=1), Tag("list")],
+    | Annotated[list[DeviceClass], Field(min_length=1), Tag("a list")],
     Discriminator(_form_of_device),
 ]
 

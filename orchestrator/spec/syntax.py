@@ -45,7 +45,7 @@ def _explain(
     if UNKNOWN_ESCAPE.search(problem):
         return here, "unknown escape in double quotes", r"one such as \n or \\; single quotes take \ as it is"
     if opened and opened[-1].flow_style:
-        return _in_brackets(mark, opened[-1], source)
+        return _in_brackets(mark, "<stream end>" in problem, opened[-1], source)
     if match := UNQUOTABLE.search(problem):
         return here, f"a value cannot begin with `{match[1]}`", "quotes around it"
     if "mapping values are not allowed" in problem:
@@ -56,6 +56,12 @@ def _explain(
         )
     if "could not find expected ':'" in problem:
         return place_of(error.context_mark, source), "this line is no `key: value`", "a colon and a space after the key"
+    if "expected <block end>" in problem and source.line(mark.line + 1)[: mark.column].strip():
+        return (
+            here,
+            "there is more after the value has ended",
+            "quotes around the whole of it; a quote inside '...' is written twice",
+        )
     if "expected <block end>" in problem or "<document start>" in problem:
         return here, "this does not line up with what stands above", "the same indentation within one mapping or list"
     if match := BAD_ALIAS.search(context):
@@ -63,10 +69,12 @@ def _explain(
     return here, f"not YAML: {problem or context}", ""
 
 
-def _in_brackets(mark: StreamMark, opened: CollectionStartEvent, source: Source) -> tuple[Place, str, str]:
-    """The parser stopped inside brackets. On a later line than they opened, they are taken as never closed."""
+def _in_brackets(
+    mark: StreamMark, at_end: bool, opened: CollectionStartEvent, source: Source
+) -> tuple[Place, str, str]:
+    """The parser stopped inside brackets. If on a later line than they opened, they are taken as never closed."""
     opening, closing = ("[", "]") if isinstance(opened, SequenceStartEvent) else ("{", "}")
-    if mark.line != opened.start_mark.line:
+    if at_end or mark.line != opened.start_mark.line:
         return place_of(opened.start_mark, source), f"this `{opening}` is never closed", f"`{closing}`"
     return place_of(mark, source), f"unexpected text between `{opening}` and `{closing}`", f"`,` or `{closing}`"
 

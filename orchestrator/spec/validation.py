@@ -69,10 +69,10 @@ def _report(
         return
     expectation = Expectation(model, path)
     if error["type"] in OWN_WORDS:
-        problems.add(node, f"{name}: {message_of(error)}", hint=expectation.cure(node))
+        problems.add(node, f"{name}: {message_of(error)}")
         return
-    expected = str(expectation.for_value(node))
-    problems.add(node, f"{name} is {shown(node)}", expected=expected, hint=expectation.cure(node))
+    expected = str(expectation.for_value(node)) or message_of(error)
+    problems.add(node, f"{name} {shown(node)}", expected=expected, hint=expectation.cure(node))
 
 
 def _walk(node: Node, location: tuple[int | str, ...]) -> tuple[Node, tuple[int | str, ...]]:

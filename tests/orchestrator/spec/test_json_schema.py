@@ -1,0 +1,87 @@
+"""The JSON Schema for editors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from ruamel.yaml import YAML
+
+from models.mechanism import MECHANISMS
+from orchestrator.spec import json_schema, starter_spec
+from tasks.workload import WORKLOADS
+
+HOUSE = Path(__file__).parents[3]
+READY_MADE = sorted((HOUSE / "tasks" / "specs").glob("**/*.yaml"))
+
+
+def parsed(text: str) -> Any:
+    return YAML(typ="safe", pure=True).load(text)
+
+
+def errors(tree: Any) -> list[str]:
+    return [error.message for error in Draft202012Validator(json_schema()).iter_errors(tree)]
+
+
+def entry(**fields: Any) -> dict[str, Any]:
+    return {**parsed(starter_spec("frontier")), "mechanisms": [fields]}
+
+
+def test_it_is_a_schema() -> None:
+    Draft202012Validator.check_schema(json_schema())
+    assert json_schema()["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+
+
+def test_it_accepts_the_starter() -> None:
+    assert errors(parsed(starter_spec("frontier"))) == []
+
+
+@pytest.mark.parametrize("path", READY_MADE, ids=lambda path: path.stem)
+def test_it_accepts_ready_made_specs(path: Path) -> None:
+    assert errors(parsed(path.read_text(encoding="utf-8"))) == []
+
+
+@pytest.mark.parametrize(
+    "tau",
+    [0.4, {"values": [0.1, 0.2]}, {"linspace": [0.1, 0.8, 8]}, {"logspace": [0.1, 0.8, 3]}, {"range": [0, 1, 0.1]}],
+)
+def test_it_accepts_axes(tau: Any) -> None:
+    assert errors(entry(name="dp_cache", tau=tau)) == []
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"name": "dp_cache", "tua": 0.4},
+        {"name": "dp_cach"},
+        {"tau": 0.4},
+        {"name": "dp_cache", "tau": "0.4"},
+        {"name": "dp_cache", "tau": {"values": []}},
+        {"name": "dp_cache", "tau": {"logspace": [0, 1, 3]}},
+        {"name": "dp_cache", "tau": {"linspace": [0, 1]}},
+        {"name": "dp_cache", "tau": {"min": 0, "max": 1}},
+        {"name": "dp_cache", "keep": {"linspace": [0, 1, 2]}},
+        {"name": "h2o"},
+    ],
+)
+def test_it_refuses_what_reading_refuses(fields: dict[str, Any]) -> None:
+    assert errors(entry(**fields))
+
+
+@pytest.mark.parametrize("change", [{"seeds": 0}, {"device": "gpu"}, {"sedes": 3}, {"mechanisms": []}, {"name": ""}])
+def test_it_refuses_bad_keys_at_the_top(change: dict[str, Any]) -> None:
+    assert errors({**parsed(starter_spec("frontier")), **change})
+
+
+@pytest.mark.parametrize("registry", [MECHANISMS, WORKLOADS], ids=lambda registry: registry.noun)
+def test_every_field_keeps_its_description_and_default(registry: Any) -> None:
+    definitions = json_schema()["$defs"]
+    for name, config_class, _ in registry:
+        schema = definitions[f"{registry.noun}_{config_class.__name__}"]
+        assert schema["properties"]["name"]["const"] == name
+        for field, info in config_class.model_fields.items():
+            if field != "name":
+                assert schema["properties"][field]["description"], f"{name}.{field}"
+                assert ("default" in schema["properties"][field]) is not info.is_required()
