@@ -53,6 +53,9 @@ def canonical_json(tree: Any) -> str:
     return json.dumps(round_numbers(tree), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
+MOST = 1_000_000_000
+"""Upper limit of numbers of slots and tokens: more than any stream has, and far inside 64 bits."""
+
 Temperature = Annotated[float, Field(ge=0.005, le=100.0)]
 """A softmax temperature in units of cosine. Below 0.005 float64 weights underflow: use `argmax` for the limit."""
 

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from models.allocation_memory import AllocationMemory, NoveltyConfig
 from models.allocation_reference import reference_allocation
+from models.config import MOST
 from models.mechanism import Trace
 from models.stream import Stream
 
@@ -16,7 +17,7 @@ from models.stream import Stream
 class ItemCacheConfig(NoveltyConfig):
     """Options of item caches."""
 
-    budget: int = Field(ge=0, le=1_000_000_000, description="most slots kept; 0 is no memory at all")
+    budget: int = Field(ge=0, le=MOST, description="most slots kept; 0 is no memory at all")
 
 
 Item = TypeVar("Item", bound=ItemCacheConfig)

@@ -8,7 +8,7 @@ from typing import ClassVar, TypeVar
 import numpy as np
 from pydantic import Field
 
-from models.config import MechanismConfig
+from models.config import MOST, MechanismConfig
 from models.kernel import kernel
 from models.mechanism import TIE, Contents, SlotMemory
 from models.similarity import Similarities
@@ -43,7 +43,7 @@ class TokenMemory(SlotMemory[C]):
 class BudgetConfig(MechanismConfig):
     """Options of memories that keep at most `budget` slots."""
 
-    budget: int = Field(ge=0, le=1_000_000_000, description="most slots kept; 0 is no memory at all")
+    budget: int = Field(ge=0, le=MOST, description="most slots kept; 0 is no memory at all")
 
 
 B = TypeVar("B", bound=BudgetConfig)

@@ -13,7 +13,7 @@ from models.allocation import FIRST, LAST, LEAST_USED, MAJORITY
 from models.allocation_centroid import allocate_centroid
 from models.allocation_memory import AllocationMemory, NoveltyConfig
 from models.allocation_reference import reference_allocation
-from models.config import MechanismConfig
+from models.config import MOST, MechanismConfig
 from models.mechanism import TIE, Contents, Trace, mechanism
 from models.similarity import Similarities
 from models.stream import Stream
@@ -30,7 +30,7 @@ class DPCacheConfig(NoveltyConfig):
         "first", description="slot key: its first occurrence, or the normalised sum of all its members"
     )
     cap: int | None = Field(
-        None, ge=1, le=1_000_000_000, description="most slots kept; beyond it the least-used slot is evicted"
+        None, ge=1, le=MOST, description="most slots kept; beyond it the least-used slot is evicted"
     )
     decay: float = Field(1.0, gt=0.0, le=1.0, description="factor on every slot's usage counter at each token")
 

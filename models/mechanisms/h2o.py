@@ -108,9 +108,9 @@ class H2O(OnlineMemory[H2OConfig]):
 
 @kernel
 def evict_unnoticed(weights: Floats, first: int, budget: Ints, protected: Ints, tokens: Ints, score: Floats) -> None:
-    """Offer a block of tokens to C memories `tokens` [C, cap] with summed attention `score` [C, cap].
+    """Offer a block of tokens to C memories with `tokens` [C, cap] and summed attention `score` [C, cap].
 
-    weights [b, n] holds softmax numerators of the block's tokens over all tokens; the newest `protected` [C] slots stay.
+    weights [b, n]: softmax numerators of the block's tokens over all tokens; the newest `protected` [C] slots stay.
     """
     attention = np.empty(score.shape[1])
     for c in range(len(budget)):

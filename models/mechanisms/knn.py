@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from models.config import MechanismConfig
+from models.config import MOST, MechanismConfig
 from models.kernel import kernel
 from models.mechanism import TIE, Trace, mechanism, scored, winner
 from models.reference import keep_all
@@ -20,9 +20,7 @@ class KNNConfig(MechanismConfig):
     """Nearest neighbours: softmax over the k stored keys nearest to the query (kNN-LM, arXiv 1911.00172, Eq. 2)."""
 
     name: Literal["knn"] = "knn"
-    k: int = Field(
-        32, ge=1, le=1_000_000_000, description="neighbours read for a query, in slots; all if fewer are held"
-    )
+    k: int = Field(32, ge=1, le=MOST, description="neighbours read for a query, in slots; all if fewer are held")
 
 
 @mechanism(KNNConfig)

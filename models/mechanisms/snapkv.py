@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from models.config import ReadTemperature, Temperature
+from models.config import MOST, ReadTemperature, Temperature
 from models.mechanism import Trace, mechanism
 from models.reference import arrivals, attention, top, unit_keys
 from models.similarity import BLOCK_TOKENS, Similarities
@@ -24,7 +24,7 @@ class SnapKVConfig(BudgetConfig):
 
     name: Literal["snapkv"] = "snapkv"
     window: int = Field(
-        64, ge=1, description="newest tokens that are kept and whose attention scores the rest, in tokens"
+        64, ge=1, le=MOST, description="newest tokens that are kept and whose attention scores the rest, in tokens"
     )
     pooling: bool = Field(True, description="average the scores over 5 neighbouring tokens, so that clusters are kept")
     temperature: Temperature = Field(

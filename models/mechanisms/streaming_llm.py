@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
+from models.config import MOST
 from models.mechanism import Trace, mechanism
 from models.reference import arrivals
 from models.similarity import Similarities
@@ -19,7 +20,7 @@ class StreamingLLMConfig(BudgetConfig):
 
     name: Literal["streaming_llm"] = "streaming_llm"
     sinks: int = Field(
-        4, ge=0, description="first tokens always kept, in slots; with a budget below sinks + 1 only budget - 1 of them"
+        4, ge=0, le=MOST, description="first tokens always kept; under a budget below sinks + 1 only budget - 1 of them"
     )
 
     @property

@@ -1,0 +1,404 @@
+"""What every mechanism promises: its kernel does what its reference says, alone and in a group, on any stream."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from models.config import canonical_json
+from models.mechanism import MECHANISMS, SlotMemory
+from models.reference import unit_keys
+from models.stream import Floats, Stream, unit
+
+DECIDED = 1e-6
+"""Decisions closer than this may fall either way."""
+
+BUDGETS: list[dict[str, Any]] = [{"budget": budget} for budget in (0, 1, 2, 3, 7, 20, 1000)]
+
+GROUPS: dict[str, list[list[dict[str, Any]]]] = {
+    "full_attention": [[{}], [{"temperature": 1.0}], [{"temperature": "argmax"}]],
+    "knn": [[{"k": k} for k in (1, 2, 3, 8, 1000)], [{"k": 3, "temperature": "argmax"}]],
+    "recency": [BUDGETS],
+    "streaming_llm": [BUDGETS, [{"budget": 6, "sinks": sinks} for sinks in (0, 1, 5, 6, 9)]],
+    "random_eviction": [BUDGETS],
+    "h2o": [
+        BUDGETS,
+        [{**fields, "temperature": 1.0} for fields in BUDGETS],
+        [{**fields, "variant": "half_recent"} for fields in BUDGETS],
+        [{**fields, "variant": "observed_mean", "read_temperature": "argmax"} for fields in BUDGETS],
+    ],
+    "snapkv": [
+        BUDGETS,
+        [{**fields, "window": 2} for fields in BUDGETS],
+        [{**fields, "window": 1, "pooling": False, "temperature": 1.0} for fields in BUDGETS],
+    ],
+    "tova": [BUDGETS],
+    "dp_cache": [
+        [{"tau": tau} for tau in (-0.5, 0.0, 0.2, 0.5, 1.0, 2.0)],
+        [{"tau": 0.5, "cap": cap, "decay": decay} for cap in (1, 2, 5) for decay in (1.0, 0.9, 0.01)],
+        [{"tau": tau, "keep": "last"} for tau in (0.1, 0.5, 1.5)],
+        [{"tau": tau, "cap": cap, "keep": "majority"} for tau in (0.1, 0.5) for cap in (3, 1000)],
+        [{"tau": tau, "keys": "centroid"} for tau in (0.1, 0.5, 1.5)],
+        [{"tau": 0.3, "keys": "centroid", "cap": cap, "decay": 0.9, "keep": "majority"} for cap in (1, 4)],
+    ],
+    "item_lru": [BUDGETS, [{"budget": 3, "tau": tau} for tau in (-0.5, 0.0, 0.9, 2.0)]],
+    "item_lfu": [BUDGETS, [{"budget": 3, "tau": tau} for tau in (-0.5, 0.0, 0.9, 2.0)]],
+    "optimal": [BUDGETS],
+}
+
+EVERY_GROUP = [pytest.param(name, group, id=f"{name}-{n}") for name in GROUPS for n, group in enumerate(GROUPS[name])]
+every_group = pytest.mark.parametrize(("name", "group"), EVERY_GROUP)
+
+
+def test_every_mechanism_is_tested_here() -> None:
+    ours = {name for name, _, made in MECHANISMS if made.__module__.startswith("models.mechanisms.")}
+    assert set(GROUPS) == ours
+
+
+# --- streams ---------------------------------------------------------------------------------------------------------
+
+
+def random_keys(rng: np.random.Generator, length: int) -> Floats:
+    return rng.standard_normal((length, int(rng.integers(1, 7))))
+
+
+def noisy_items(rng: np.random.Generator, length: int) -> Floats:
+    base = rng.standard_normal((max(1, length // 4), 6))
+    return base[rng.integers(len(base), size=length)] + 0.2 * rng.standard_normal((length, 6))
+
+
+def duplicates(rng: np.random.Generator, length: int) -> Floats:
+    """Few keys, many copies, at any length: copies tie, whatever the rounding of their products."""
+    base = rng.standard_normal((max(1, length // 5), 3))
+    return base[rng.integers(len(base), size=length)] * rng.uniform(0.5, 2.0, size=(length, 1))
+
+
+def all_equal(rng: np.random.Generator, length: int) -> Floats:
+    return np.repeat(rng.standard_normal((1, 5)), length, axis=0)
+
+
+def orthogonal(rng: np.random.Generator, length: int) -> Floats:
+    return np.eye(8)[rng.integers(8, size=length)]
+
+
+def antipodal(rng: np.random.Generator, length: int) -> Floats:
+    return rng.choice([-1.0, 1.0], size=(length, 1)) * rng.standard_normal((1, 4))
+
+
+def halves(rng: np.random.Generator, length: int) -> Floats:
+    """Entries of +-1/2 in four dimensions: cosines are exactly -1, -1/2, 0, 1/2 or 1."""
+    return rng.choice([-0.5, 0.5], size=(length, 4))
+
+
+def with_zeros(rng: np.random.Generator, length: int) -> Floats:
+    return rng.standard_normal((length, 3)) * (rng.random((length, 1)) > 0.3)
+
+
+def near_threshold(rng: np.random.Generator, length: int) -> Floats:
+    """Cosines with the first key straddle 1/2 by 1e-2 to 1e-12."""
+    gaps = rng.choice([-1.0, 1.0], size=length) * 10.0 ** rng.uniform(-12, -2, size=length)
+    cosines = np.concatenate([[1.0], 0.5 + gaps[1:]])
+    sides = rng.choice([-1.0, 1.0], size=length)
+    return np.stack([cosines, sides * np.sqrt(1.0 - cosines**2)], axis=1)
+
+
+KINDS = (
+    random_keys, noisy_items, duplicates, all_equal, orthogonal, antipodal, halves, with_zeros, near_threshold,
+)  # fmt: skip
+EXACT = (orthogonal, halves)
+
+
+@st.composite
+def drawn_streams(draw: st.DrawFn, kinds: tuple[Any, ...] = KINDS, longest: int = 36) -> dict[str, Any]:
+    """Arguments of `lab.stream`: keys of one kind, values that may conflict, one to four phases, some unread tokens."""
+    kind = draw(st.sampled_from(kinds))
+    length = draw(st.integers(1, longest))
+    ends = sorted(draw(st.sets(st.integers(1, length), min_size=1, max_size=4)))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    keys = kind(rng, length)
+    queries = np.concatenate([keys[rng.integers(length, size=3)], rng.standard_normal((3, keys.shape[1]))])
+    return {
+        "keys": keys,
+        "values": rng.integers(3, size=length),
+        "items": rng.integers(max(1, length // 3), size=length),
+        "ends": ends,
+        "queries": queries,
+        "answers": rng.integers(3, size=len(queries)),
+        "asked_items": rng.integers(max(1, length // 3), size=len(queries)),
+        "classes": 3,
+    }
+
+
+def long_stream(lab: SimpleNamespace, seed: int, *, ends: tuple[int, ...] = (130, 256, 300, 513, 540)) -> Stream:
+    """Phases on, before and after the borders of the 256-token blocks, and a tail that no phase reads."""
+    rng = np.random.default_rng(seed)
+    base = rng.standard_normal((40, 8))
+    items = rng.integers(40, size=560)
+    keys = base[items] + 0.25 * rng.standard_normal((560, 8))
+    return lab.stream(keys, items % 5, items=items, ends=ends, queries=base, answers=np.arange(40) % 5, classes=5)
+
+
+# --- the kernel does what the reference says ---------------------------------------------------------------------------
+
+
+def assert_equals_reference(
+    lab: SimpleNamespace, name: str, group: list[dict[str, Any]], stream: Stream, dtype: str = "float32"
+) -> int:
+    """Compare each config with its reference; returns how many were far enough from any tie to compare."""
+    compared = 0
+    made = MECHANISMS.implementation(name)
+    for fields, fast in zip(group, lab.read(lab.mechanism(name, *group), stream, dtype=dtype), strict=True):
+        config = lab.config(name, **fields)
+        plain = made.reference(stream, config, np.random.default_rng(0), dtype)
+        assert not any(
+            np.isnan(answers).any() for answers, count in zip(fast.answers, fast.counts, strict=True) if count
+        )
+        if plain.margin <= DECIDED:
+            continue
+        compared += 1
+        assert (fast.held, fast.peak) == (plain.held, plain.peak)
+        assert fast.counts == [len(tokens) for tokens in plain.tokens]
+        if issubclass(made, SlotMemory):
+            assert fast.tokens == plain.tokens
+            assert fast.values == plain.values
+            assert_answers(lab, config, stream, plain, fast, dtype)
+    return compared
+
+
+def assert_answers(lab: SimpleNamespace, config: Any, stream: Stream, plain: Any, fast: Any, dtype: str) -> None:
+    keys = unit_keys(stream, dtype)
+    for n, phase in enumerate(stream.phases):
+        slot_keys = plain.keys[n] if plain.keys is not None else keys[plain.tokens[n]]
+        if plain.keys is not None:
+            np.testing.assert_allclose(fast.keys[n], slot_keys, atol=1e-9)
+        for query, answer, given in zip(unit(phase.queries), phase.answers, fast.answers[n], strict=True):
+            if len(slot_keys) == 0:
+                assert math.isnan(given)
+                continue
+            value, gap = lab.plain_read(query, slot_keys, plain.values[n], config.reading, getattr(config, "k", None))
+            assert gap <= DECIDED or given == (value == answer)
+
+
+@every_group
+@settings(max_examples=20, deadline=None)
+@given(drawn=drawn_streams())
+def test_kernel_equals_reference(
+    lab: SimpleNamespace, name: str, group: list[dict[str, Any]], drawn: dict[str, Any]
+) -> None:
+    assert_equals_reference(lab, name, group, lab.stream(**drawn))
+
+
+@every_group
+def test_kernel_equals_reference_across_blocks_and_phases(
+    lab: SimpleNamespace, name: str, group: list[dict[str, Any]]
+) -> None:
+    assert assert_equals_reference(lab, name, group[-3:], long_stream(lab, 1)) > 0
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+@pytest.mark.parametrize("name", GROUPS)
+def test_kernel_equals_reference_in_every_dtype(lab: SimpleNamespace, name: str, dtype: str) -> None:
+    rng = np.random.default_rng(2)
+    stream = lab.stream(noisy_items(rng, 40), rng.integers(3, size=40), ends=(25, 40))
+    assert assert_equals_reference(lab, name, GROUPS[name][0], stream, dtype) > 0
+
+
+@pytest.mark.parametrize("kind", EXACT)
+@pytest.mark.parametrize("name", GROUPS)
+def test_ties_are_settled_by_the_stated_rule(lab: SimpleNamespace, name: str, kind: Any) -> None:
+    """Arithmetic is exact here, so most decisions are exact ties; several streams must be free of near ties."""
+    compared = 0
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        stream = lab.stream(kind(rng, 24), rng.integers(3, size=24), ends=(13, 24))
+        for group in GROUPS[name]:
+            compared += assert_equals_reference(lab, name, group, stream)
+    assert compared >= 6
+
+
+# --- grouping, order, chance -----------------------------------------------------------------------------------------
+
+
+def assert_same_bits(one: Any, other: Any) -> None:
+    assert (one.tokens, one.values, one.counts) == (other.tokens, other.values, other.counts)
+    assert (one.held, one.peak) == (other.held, other.peak)
+    for left, right in zip(one.answers + one.keys, other.answers + other.keys, strict=True):
+        assert left.tobytes() == right.tobytes()
+
+
+@every_group
+def test_a_group_gives_each_config_what_it_gets_alone(
+    lab: SimpleNamespace, name: str, group: list[dict[str, Any]]
+) -> None:
+    stream = long_stream(lab, 3)
+    together = lab.read(lab.mechanism(name, *group), stream, seed=5)
+    for fields, reading in zip(group, together, strict=True):
+        assert_same_bits(reading, lab.read(lab.mechanism(name, fields), stream, seed=5)[0])
+    for fields, reading in zip(
+        reversed(group), lab.read(lab.mechanism(name, *reversed(group)), stream, seed=5), strict=True
+    ):
+        assert_same_bits(reading, together[group.index(fields)])
+
+
+@every_group
+def test_configs_of_a_test_group_do_run_as_one_group(
+    lab: SimpleNamespace, name: str, group: list[dict[str, Any]]
+) -> None:
+    keys = {MECHANISMS.implementation(name).group_key(lab.config(name, **fields)) for fields in group}
+    assert len(keys) == 1
+
+
+@every_group
+def test_nothing_is_left_of_a_stream_when_the_next_is_read(
+    lab: SimpleNamespace, name: str, group: list[dict[str, Any]]
+) -> None:
+    used = lab.mechanism(name, *group)
+    lab.read(used, long_stream(lab, 4), seed=1)
+    second = long_stream(lab, 5, ends=(40, 300))
+    for one, other in zip(lab.read(used, second, 2), lab.read(lab.mechanism(name, *group), second, 2), strict=True):
+        assert_same_bits(one, other)
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_a_seed_matters_exactly_where_the_mechanism_says_so(lab: SimpleNamespace, name: str) -> None:
+    stream, group = long_stream(lab, 6), GROUPS[name][0]
+    one, other = (lab.read(lab.mechanism(name, *group), stream, seed) for seed in (1, 2))
+    same = all(a.tokens == b.tokens for a, b in zip(one, other, strict=True))
+    assert same == MECHANISMS.implementation(name).seed_free
+
+
+# --- sizes -----------------------------------------------------------------------------------------------------------
+
+
+@every_group
+@settings(max_examples=5, deadline=None)
+@given(drawn=drawn_streams())
+def test_no_budget_is_exceeded_and_usage_adds_up(
+    lab: SimpleNamespace, name: str, group: list[dict[str, Any]], drawn: dict[str, Any]
+) -> None:
+    stream = lab.stream(**drawn)
+    read = stream.phases[-1].end
+    made = lab.mechanism(name, *group)
+    for fields, reading in zip(group, lab.read(made, stream), strict=True):
+        limit = fields.get("budget", fields.get("cap", read))
+        assert all(
+            0 <= count <= min(limit, phase.end) for count, phase in zip(reading.counts, stream.phases, strict=True)
+        )
+        assert max(reading.counts) <= reading.peak <= read
+        assert reading.peak <= reading.held <= reading.peak * read
+        for tokens, values in zip(reading.tokens, reading.values, strict=True):
+            assert tokens == sorted(set(tokens))
+            if "keep" not in fields:
+                assert values == stream.values[tokens].tolist()
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_bytes_grow_with_the_key_and_name_their_metadata(lab: SimpleNamespace, name: str) -> None:
+    stream = long_stream(lab, 7)
+    metadata = {
+        "h2o": [4, 4, 4, 8], "item_lru": [4, 4], "item_lfu": [8, 8], "dp_cache": [0, 4, 0, 4 + 5 * 4, 0, 4 + 5 * 4],
+    }  # fmt: skip
+    for n, group in enumerate(GROUPS[name]):
+        made = lab.mechanism(name, *group)
+        made.start(stream, np.random.default_rng(0))
+        extra = metadata.get(name, [0] * len(GROUPS[name]))[n]
+        assert made.bytes_per_slot(dim=8, key_bytes=4) == (8 * 4 + 4, extra)
+        assert made.bytes_per_slot(dim=64, key_bytes=2) == (64 * 2 + 4, extra)
+
+
+WHOLE = [
+    ("knn", {"k": 540}),
+    ("recency", {"budget": 540}),
+    ("streaming_llm", {"budget": 540}),
+    ("random_eviction", {"budget": 540}),
+    ("h2o", {"budget": 540}),
+    ("h2o", {"budget": 541, "variant": "half_recent"}),
+    ("h2o", {"budget": 10**9, "variant": "observed_mean"}),
+    ("snapkv", {"budget": 540}),
+    ("snapkv", {"budget": 541, "pooling": False}),
+    ("tova", {"budget": 540}),
+    ("dp_cache", {"tau": -0.01}),
+    ("dp_cache", {"tau": -0.01, "cap": 540}),
+    ("item_lru", {"tau": -0.01, "budget": 540}),
+    ("item_lfu", {"tau": -0.01, "budget": 10**9}),
+]
+
+
+@pytest.mark.parametrize(("name", "fields"), WHOLE)
+def test_room_for_every_token_is_full_attention_bit_for_bit(
+    lab: SimpleNamespace, name: str, fields: dict[str, Any]
+) -> None:
+    stream = long_stream(lab, 8)
+    assert_same_bits(lab.read_one(name, stream, **fields), lab.read_one("full_attention", stream))
+
+
+@pytest.mark.parametrize("name", [name for name in GROUPS if "budget" in GROUPS[name][0][0]])
+def test_budget_0_is_no_memory(lab: SimpleNamespace, name: str) -> None:
+    stream = long_stream(lab, 9)
+    for group in GROUPS[name]:
+        reading = lab.read_one(name, stream, **{**group[0], "budget": 0})
+        assert reading.counts == [0] * 5
+        one_shot = name == "snapkv" or group[0].get("variant") == "observed_mean"
+        assert (reading.peak > 0) == one_shot
+        if name == "optimal":
+            assert all((answers == stream.chance).all() for answers in reading.answers)
+        else:
+            assert all(np.isnan(answers).all() for answers in reading.answers)
+
+
+# --- configs ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_every_field_is_described(name: str) -> None:
+    cls = MECHANISMS.config_class(name)
+    assert cls.__doc__
+    assert cls.__doc__ != cls.__base__.__doc__
+    assert all(field.description for key, field in cls.model_fields.items() if key != "name")
+
+
+@pytest.mark.parametrize("name", GROUPS)
+@pytest.mark.parametrize("junk", ["junk", None, [], {}, float("nan"), float("inf"), -(10**12), 10**12])
+def test_configs_reject_junk(lab: SimpleNamespace, name: str, junk: Any) -> None:
+    good = GROUPS[name][0][-1]
+    for key in MECHANISMS.config_class(name).model_fields:
+        if (name, key, junk) != ("dp_cache", "cap", None):
+            with pytest.raises(ValidationError):
+                MECHANISMS.config_class(name)(**{**good, key: junk})
+    with pytest.raises(ValidationError, match="unheard_of"):
+        lab.config(name, **good, unheard_of=junk)
+
+
+@every_group
+def test_identity_is_the_same_however_a_config_is_written(
+    lab: SimpleNamespace, name: str, group: list[dict[str, Any]]
+) -> None:
+    for fields in group:
+        config = lab.config(name, **fields)
+        again = lab.config(**dict(reversed(config.identity().items())))
+        assert canonical_json(again.identity()) == canonical_json(config.identity())
+        assert MECHANISMS.implementation(name).group_key(again) == MECHANISMS.implementation(name).group_key(config)
+
+
+def test_identities_do_not_change(lab: SimpleNamespace) -> None:
+    """Results are found again by these; a change makes every stored one unfindable."""
+    assert lab.config("h2o", budget=64).identity() == {
+        "name": "h2o", "budget": 64, "variant": "heavy_hitter", "temperature": 0.13, "read_temperature": 0.05,
+    }  # fmt: skip
+    assert lab.config("snapkv", budget=64).identity() == {
+        "name": "snapkv", "budget": 64, "window": 64, "pooling": True, "temperature": 0.13, "read_temperature": 0.05,
+    }  # fmt: skip
+    assert lab.config("item_lru", budget=8, similarity=0.7).identity() == {
+        "name": "item_lru", "budget": 8, "tau": 0.3, "temperature": 0.05,
+    }  # fmt: skip
+    assert lab.config("knn").identity() == {"name": "knn", "k": 32, "temperature": 0.05}
+    assert lab.config("streaming_llm", budget=9).identity() == {
+        "name": "streaming_llm", "budget": 9, "sinks": 4, "temperature": 0.05,
+    }  # fmt: skip
