@@ -17,9 +17,6 @@ RECALL_TOP = 1.04
 """The recall axis ends a little above 1, so that marks and intervals at 1 stay whole."""
 
 RECALL_TICKS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
-LABEL_ROOM = 150
-"""Width that the label of the reference line needs."""
-
 AXIS_TITLES = {"slots": "slots, measured (log scale)", "bytes": "bytes, measured (log scale)"}
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dashboards.scale import SizeScale, size_scale, size_writer
 from dashboards.steps import Measured, frontier, measured, recalls_of
-from dashboards.style import LIGHT_COLOURS, MARKERS, Style, styles
+from dashboards.style import DASHES, LIGHT_COLOURS, MARKERS, Style, band_opacity, styles
 from dashboards.text import plain
 from tasks.summary import SIZE_AXES, FrontierSummary, Panel
 
@@ -67,11 +67,13 @@ def frontier_figure(panel: Panel, axis: str, style_of: Mapping[str, Style]) -> F
         (LEFT / width, BOTTOM / height, AXES_INCHES[0] / width, AXES_INCHES[1] / height),
     )
     metric = next(iter(recalls_of(panel)), "recall")
-    lines = [measured(curve, axis, metric) for curve in panel.curves]
-    scale = size_scale(entry.size.mean for line in lines for entry in line)
-    _prepare(axes, panel, axis, metric, scale)
-    handles = [_draw_curve(axes, line, axis, metric, scale, style_of[curve.label]) for curve, line in
-               zip(panel.curves, lines, strict=True)]  # fmt: skip
+    lines = [[entry for entry in measured(curve, axis, metric) if entry.size.mean > 0] for curve in panel.curves]
+    _prepare(axes, panel, axis, metric, size_scale(entry.size.mean for line in lines for entry in line))
+    opacity = band_opacity(len(lines))
+    handles = [
+        _draw_curve(axes, line, frontier(line, axis, metric), style_of[curve.label], opacity)
+        for curve, line in zip(panel.curves, lines, strict=True)
+    ]
     if not any(lines):
         axes.text(0.5, 0.5, "no finished trial", transform=axes.transAxes, ha="center", va="center", fontsize=14)
     _legend(axes, handles, [curve.label for curve in panel.curves], columns)
@@ -101,27 +103,26 @@ def _prepare(axes: Axes, panel: Panel, axis: str, metric: str, scale: SizeScale)
                       xytext=(-3, 3), textcoords="offset points", ha="right", color="#555555", fontsize=8)  # fmt: skip
 
 
-def _draw_curve(axes: Axes, line: Sequence[Measured], axis: str, metric: str, scale: SizeScale, style: Style) -> Any:
-    """Draw one curve and return what stands for it in the legend."""
+def _draw_curve(axes: Axes, line: Sequence[Measured], steps: Sequence[Measured], style: Style, opacity: float) -> Any:
+    """Draw one curve with its frontier `steps` and return what stands for it in the legend."""
     from matplotlib.lines import Line2D
 
     colour, marker = LIGHT_COLOURS[style.colour], MARKERS[style.marker].matplotlib
-    drawable = [entry for entry in line if entry.size.mean > 0]
-    steps = frontier(drawable, axis, metric)
+    dashes = [length / 2 for length in DASHES[style.dash]]
+    pen: dict[str, Any] = {"color": colour, "linewidth": 1.3, "linestyle": (0, dashes) if dashes else "solid"}
     if steps:
-        sizes = [step.size.mean for step in steps]
         recalls = [step.recall.mean for step in steps]
-        edges = [*sizes, scale.high]
+        edges = [*(step.size.mean for step in steps), axes.get_xlim()[1]]
         lows, highs = _band(steps)
         axes.fill_between(
-            edges, [*lows, lows[-1]], [*highs, highs[-1]], step="post", color=colour, alpha=0.16, linewidth=0
+            edges, [*lows, lows[-1]], [*highs, highs[-1]], step="post", color=colour, alpha=opacity, linewidth=0
         )
-        axes.step(sizes, recalls, where="post", color=colour, linewidth=1.3)
-        axes.plot(edges[-2:], [recalls[-1]] * 2, color=colour, linewidth=0.8, linestyle=(0, (2, 2)))
+        axes.step(edges[:-1], recalls, where="post", **pen)
+        axes.plot(edges[-2:], [recalls[-1]] * 2, color=colour, linewidth=0.8, linestyle=(0, (1, 2)))
     on_frontier = {step.number for step in steps}
-    _draw_points(axes, [entry for entry in drawable if entry.number in on_frontier], colour, marker, colour)
-    _draw_points(axes, [entry for entry in drawable if entry.number not in on_frontier], colour, marker, "white")
-    return Line2D([], [], color=colour, marker=marker, markersize=5, linewidth=1.3)
+    _draw_points(axes, [entry for entry in line if entry.number in on_frontier], colour, marker, colour)
+    _draw_points(axes, [entry for entry in line if entry.number not in on_frontier], colour, marker, "white")
+    return Line2D([], [], marker=marker, markersize=5, **pen)
 
 
 def _draw_points(axes: Axes, entries: Sequence[Measured], colour: str, marker: str, face: str) -> None:

@@ -12,7 +12,7 @@ from dashboards.steps import best_within, checkpoints, measured, metric_of
 from dashboards.style import Style
 from dashboards.tables import frontier_axes, metric_names, rows_of
 from dashboards.text import MISSING, bounds, byte_count, count, fraction, settings, value, writer
-from dashboards.words import findings
+from dashboards.words import findings, scale_notes
 from tasks.summary import SIZE_AXES, Curve, FrontierSummary, Interval, Panel, Point
 
 SHOWN_FIRST = ("recall", "recall_all", "slots", "bytes")
@@ -107,7 +107,7 @@ def panel_page(
         ),
         cells=_cells(panel, [name for name in metric_names(points) if name not in constants], styles, methods),
         scores=_scores(panel, styles),
-        scale_notes=_scale_notes(panel),
+        scale_notes=scale_notes(panel),
         points={
             f"{i}-{j}": _hover(curve, point)
             for i, curve in enumerate(panel.curves)
@@ -210,28 +210,6 @@ def _scores(panel: Panel, styles: Mapping[str, Style]) -> Table:
         rows.append(Row((*cells, Cell(str(n), sort=n)), styles[curve.label]))
     names = [f"{score}, {axis}" for score in ("hypervolume", "area") for axis in SIZE_AXES]
     return Table((("mechanism", False), *((name, True) for name in names), ("n", True)), tuple(rows))
-
-
-def _scale_notes(panel: Panel) -> tuple[str, ...]:
-    """What hypervolume and area are relative to, and how their intervals were computed."""
-    notes = []
-    for axis in SIZE_AXES:
-        write = size_writer(axis)
-        reference, span = panel.reference.get(axis), panel.size_range.get(axis)
-        if reference is not None:
-            notes.append(f"Hypervolume over {axis}: reference size {with_unit(axis, write(reference))}, recall 0.")
-        if span is not None:
-            low, high = (write(size) for size in span)
-            notes.append(f"Area over {axis}: from {low} to {with_unit(axis, high)}.")
-    methods = dict.fromkeys(
-        number.method
-        for curve in panel.curves
-        for number in (*curve.hypervolume.values(), *curve.area.values())
-        if number is not None
-    )
-    if methods:
-        notes.append(f"Intervals: {'; '.join(methods)}.")
-    return tuple(notes)
 
 
 def _hover(curve: Curve, point: Point) -> dict[str, Any]:

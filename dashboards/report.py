@@ -13,7 +13,7 @@ from dashboards.figures import write_figures
 from dashboards.glossary import TERMS, mechanism_definitions, metric_definitions
 from dashboards.page import hardware_table, panel_page, problems
 from dashboards.steps import recalls_of
-from dashboards.style import DARK_COLOURS, LIGHT_COLOURS, MARKERS, styles
+from dashboards.style import DARK_COLOURS, DASHES, LIGHT_COLOURS, MARKERS, band_opacity, styles
 from dashboards.tables import as_csv, mark_methods, metric_names, rows_of, write_tables
 from dashboards.text import duration
 from dashboards.words import overview
@@ -94,7 +94,9 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(box=_BOX, n=drawing.shortest, duration=duration, moment=moment)
+    environment.globals.update(
+        box=_BOX, n=drawing.shortest, duration=duration, moment=moment, band_opacity=band_opacity
+    )
     return environment
 
 
@@ -102,12 +104,15 @@ _BOX = {"left": drawing.LEFT, "right": drawing.RIGHT, "top": drawing.TOP, "botto
 
 
 def palette_css() -> str:
-    """The curve colours as classes c0, c1, ...; print uses the light ones."""
+    """The curve colours as classes c0, c1, ... and dash patterns as d1, d2, ...; print uses the light colours."""
 
     def rules(colours: tuple[str, ...]) -> str:
         return "".join(f".c{i}{{color:{colour}}}" for i, colour in enumerate(colours))
 
-    return f"{rules(LIGHT_COLOURS)}\n@media screen and (prefers-color-scheme: dark){{{rules(DARK_COLOURS)}}}\n"
+    dashes = "".join(
+        f".d{i} .line{{stroke-dasharray:{' '.join(map(str, dash))}}}" for i, dash in enumerate(DASHES) if dash
+    )
+    return f"{dashes}{rules(LIGHT_COLOURS)}\n@media screen and (prefers-color-scheme: dark){{{rules(DARK_COLOURS)}}}\n"
 
 
 def content_hash(text: str) -> str:

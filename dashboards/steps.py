@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from dashboards.text import finite
+from tasks.staircase import on_frontier
 from tasks.summary import Curve, Interval, Panel, Point
 
 RECALLS = ("recall", "recall_all")
@@ -41,24 +42,15 @@ def measured(curve: Curve, axis: str, metric: str) -> list[Measured]:
     return sorted(found, key=lambda entry: (entry.size.mean, -entry.recall.mean))
 
 
-def frontier(entries: Iterable[Measured], axis: str, metric: str) -> list[Measured]:
-    """The entries on the curve's frontier, in the order given (by rising size, then falling recall).
+def frontier(entries: Sequence[Measured], axis: str, metric: str) -> list[Measured]:
+    """The entries on the curve's frontier, in the order given.
 
-    For `recall` the points say so themselves (`Point.on_frontier`). For `recall_all` the same rule is applied: an entry
-    stays unless another has at least its recall at no larger size, one of the two strictly better; equals all stay.
+    For `recall` the points say so themselves (`Point.on_frontier`); for `recall_all` the same rule is applied here.
     """
     if metric == "recall":
         return [entry for entry in entries if entry.point.on_frontier.get(axis, False)]
-    kept: list[Measured] = []
-    for entry in entries:
-        last = kept[-1] if kept else None
-        if last is None or entry.recall.mean > last.recall.mean or _equal(entry, last):
-            kept.append(entry)
-    return kept
-
-
-def _equal(one: Measured, other: Measured) -> bool:
-    return (one.size.mean, one.recall.mean) == (other.size.mean, other.recall.mean)
+    kept = on_frontier([entry.size.mean for entry in entries], [entry.recall.mean for entry in entries])
+    return [entry for entry, keep in zip(entries, kept, strict=True) if keep]
 
 
 def best_within(entries: Iterable[Measured], size: float) -> Measured | None:

@@ -1,7 +1,8 @@
 """What tells curves apart: a colour, a marker shape and a filled or hollow mark, the same for a label in every panel.
 
-The colours start from Okabe and Ito's palette (2008), darkened on white and lightened on black until each keeps a
-contrast of 3:1 to its background (WCAG 2.2, 1.4.11). Shape repeats what colour says, so colour is never needed.
+The colours start from Okabe and Ito's (2008), moved until each has a contrast of 3:1 to its background (WCAG 2.2,
+1.4.11) and any two stay apart for normal vision and for each full colour blindness (Machado, Oliveira and Fernandes
+2009). Shape repeats what colour says, so colour is never needed.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from dataclasses import dataclass
 
 from tasks.summary import Panel
 
-LIGHT_COLOURS = ("#0067a8", "#d2520a", "#00805c", "#a8468a", "#8a6a00", "#3a3a3a", "#2b8cc4", "#b3202c")
-DARK_COLOURS = ("#5aa9f0", "#ff8f4d", "#2fc79a", "#e58ac6", "#e3bf3f", "#d0d0d0", "#8fd3ff", "#ff7a85")
+LIGHT_COLOURS = ("#0047ba", "#e83515", "#1a7a4b", "#982b9b", "#778118", "#3c3d42", "#4b7ed2", "#973725")
+DARK_COLOURS = ("#5289fc", "#e99044", "#3ec8b2", "#c47ccb", "#fdcf3e", "#dae8b5", "#b1e2ff", "#f85a77")
 
 
 @dataclass(frozen=True)
@@ -37,15 +38,26 @@ MARKERS = (
 """One more than there are colours: the pairs repeat only after 72 curves."""
 
 
+DASHES = ((), (10, 4), (10, 3, 2, 3), (5, 3))
+"""Strokes and gaps in half points: solid for eight curves, then a new pattern whenever the colours start again."""
+
+
 @dataclass(frozen=True)
 class Style:
-    """Indices into the colours and into MARKERS."""
+    """Indices into the colours, MARKERS and DASHES."""
 
     colour: int
     marker: int
+    dash: int
 
 
 def styles(panels: Iterable[Panel]) -> dict[str, Style]:
     """A style for each curve's label, in order of first appearance."""
     labels = dict.fromkeys(curve.label for panel in panels for curve in panel.curves)
-    return {label: Style(i % len(LIGHT_COLOURS), i % len(MARKERS)) for i, label in enumerate(labels)}
+    colours = len(LIGHT_COLOURS)
+    return {label: Style(i % colours, i % len(MARKERS), i // colours % len(DASHES)) for i, label in enumerate(labels)}
+
+
+def band_opacity(curves: int) -> float:
+    """How strongly interval bands are filled: less where many lie on each other."""
+    return round(min(0.16, max(0.03, 0.9 / max(curves, 1))), 3)

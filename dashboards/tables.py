@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Iterator
 from io import StringIO
+from itertools import product
 from pathlib import Path
 from string import ascii_lowercase
 from typing import Any
@@ -155,8 +156,9 @@ def interval_methods(summary: FrontierSummary) -> list[str]:
 
 
 def mark_methods(summary: FrontierSummary) -> dict[str, str]:
-    """A letter for each method in use, so that a cell can name its own."""
-    return dict(zip(ascii_lowercase, interval_methods(summary), strict=False))
+    """Letters (a, b, ... z, aa, ab, ...) that stand for the methods in use, so that a cell can name its own."""
+    letters = ("".join(pair) for length in (1, 2) for pair in product(ascii_lowercase, repeat=length))
+    return dict(zip(letters, interval_methods(summary), strict=False))
 
 
 def _legend(summary: FrontierSummary) -> str:

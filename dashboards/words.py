@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dashboards.scale import with_unit
+from dashboards.scale import size_writer, with_unit
 from dashboards.steps import Measured, best_within, checkpoints, measured, metric_of, recalls_of, smallest_reaching
 from dashboards.tables import rows_of
 from dashboards.text import bounds, byte_count, count, duration, estimate, fraction, listing, plain, plural, settings
-from tasks.summary import Interval, Panel, Point, ReportInput
+from tasks.summary import SIZE_AXES, Interval, Panel, Point, ReportInput
 
 TARGET = 0.99
 """The recall that counts as keeping nearly everything."""
@@ -70,24 +70,31 @@ def _reaching(reached: Sequence[tuple[str, Measured]], metric: str) -> str:
     together: dict[str, list[str]] = {}
     for label, found in reached:
         together.setdefault(_where(found), []).append(label)
-    named = [f"{listing(labels)} {where}" for where, labels in together.items()]
-    return f"A mean {metric} of {TARGET} or more is reached by {listing(named)}." if named else ""
+    if not together:
+        return ""
+    named = listing([f"{listing(labels)} {where}" for where, labels in together.items()])
+    unsure = [label for label, found in reached if found.recall.low is not None and found.recall.low < TARGET]
+    caution = (
+        f" The interval{'s' if len(unsure) > 1 else ''} of {listing(unsure)} {'begin' if len(unsure) > 1 else 'begins'} below {TARGET}."
+        if unsure
+        else ""
+    )
+    return f"A mean {metric} of {TARGET} or more is reached by {named}.{caution}"
 
 
 def _where(found: Measured) -> str:
-    """`at 64.02 slots [63.99, 64.06] (8.25 KiB, tau 0.4; 0.998 [0.997, 0.999])`, with a caution where one is due.
+    """`at 64.02 slots [63.99, 64.06] (8.25 KiB, tau 0.4; 0.998 [0.997, 0.999])`.
 
     A setting that only repeats the size, such as a budget, is left out.
     """
-    recall, size = found.recall, found.size
+    size = found.size
     where = f"at {with_unit('slots', count(size.mean))}"
     if size.low != size.high:
         where += f" {bounds(size, count)}"
     details = [byte_count(stored.mean)] if (stored := metric_of(found.point, "bytes")) else []
     options = {name: item for name, item in found.point.settings.items() if item != size.mean}
     details += [settings(options)] if options else []
-    caution = ", whose interval begins below" if recall.low is not None and recall.low < TARGET else ""
-    return f"{where} ({', '.join(details)}{'; ' if details else ''}{_number(recall)}{caution})"
+    return f"{where} ({', '.join(details)}{'; ' if details else ''}{_number(found.recall)})"
 
 
 def _number(recall: Interval) -> str:
@@ -135,3 +142,25 @@ def _best(panel: Panel, lines: Sequence[_Line], metric: str) -> str:
         if top >= TARGET or len(phrases) == MOST_SIZES:
             break
     return f"Best in the mean: {'; '.join(phrases)}." if phrases else ""
+
+
+def scale_notes(panel: Panel) -> tuple[str, ...]:
+    """What hypervolume and area are relative to, and how their intervals were computed."""
+    notes = []
+    for axis in SIZE_AXES:
+        write = size_writer(axis)
+        reference, span = panel.reference.get(axis), panel.size_range.get(axis)
+        if reference is not None:
+            notes.append(f"Hypervolume over {axis}: reference size {with_unit(axis, write(reference))}, recall 0.")
+        if span is not None:
+            low, high = (write(size) for size in span)
+            notes.append(f"Area over {axis}: from {low} to {with_unit(axis, high)}.")
+    methods = dict.fromkeys(
+        number.method
+        for curve in panel.curves
+        for number in (*curve.hypervolume.values(), *curve.area.values())
+        if number is not None
+    )
+    if methods:
+        notes.append(f"Intervals: {'; '.join(methods)}.")
+    return tuple(notes)

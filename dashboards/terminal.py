@@ -1,0 +1,96 @@
+"""The frontier as tables for a terminal, readable at 80 columns and without colour."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dashboards.steps import metric_of, recalls_of
+from dashboards.text import MISSING, byte_count, count, estimate, fraction, plain, settings
+from dashboards.words import scale_notes
+from tasks.summary import SIZE_AXES, FrontierSummary, Interval, Panel, Point
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+LEGEND = "[..] 95% interval; n seeds done; on: frontier over slots (s), bytes (b)"
+
+
+def frontier_table(summary: FrontierSummary) -> RenderableType:
+    """A Rich renderable: for each panel its cells by curve and the scores of its curves; then the warnings.
+
+    A cell's line has its settings, recall with interval (`recall_all` where there is no `recall`), measured slots and
+    bytes, n, and the frontiers it lies on. Nothing is said by colour alone.
+    """
+    from rich.console import Group
+    from rich.text import Text
+
+    parts: list[RenderableType] = []
+    for panel in summary.panels:
+        parts += [_cells_table(panel), _scores_table(panel)]
+    parts += [Text(f"warning: {warning}", style="yellow") for warning in summary.warnings]
+    return Group(*parts, Text(LEGEND if summary.panels else "This sweep has no cells yet.", style="dim"))
+
+
+def _cells_table(panel: Panel) -> Table:
+    from rich.text import Text
+
+    metric = next(iter(recalls_of(panel)), "recall")
+    title = panel.title if panel.chance is None else f"{panel.title} (chance {plain(panel.chance)})"
+    table = _table(title, ("mechanism", metric, "slots", "bytes", "n", "on"))
+    for curve in panel.curves:
+        alone = len(curve.points) == 1
+        if not alone:
+            table.add_row(Text(curve.label, style="bold"))
+        for point in curve.points:
+            options = settings(point.settings) if point.settings or not alone else ""
+            name = Text.assemble((curve.label, "bold"), " ", options) if alone else Text(f"  {options}")
+            table.add_row(name, *(Text(cell) for cell in _cell(point, metric)), style=None if point.done else "dim")
+    return table
+
+
+def _cell(point: Point, metric: str) -> tuple[str, ...]:
+    numbers = ((metric, fraction, estimate), ("slots", count, None), ("bytes", byte_count, None))
+    written = []
+    for name, write, form in numbers:
+        found = metric_of(point, name)
+        written.append(MISSING if found is None else form(found, write) if form else write(found.mean))
+    seeds = str(point.done) if point.done == point.seeds else f"{point.done}/{point.seeds}"
+    on = "".join(axis[0] for axis in SIZE_AXES if point.on_frontier.get(axis, False))
+    return *written, seeds, on or MISSING
+
+
+def _scores_table(panel: Panel) -> Table:
+    from rich.text import Text
+
+    table = _table("", ("mechanism", "over", "hypervolume", "area"))
+    for curve in panel.curves:
+        for axis, label in zip(SIZE_AXES, (curve.label, ""), strict=True):
+            scores = (_score(curve.hypervolume.get(axis)), _score(curve.area.get(axis)))
+            table.add_row(Text(label, style="bold"), axis, *(Text(score) for score in scores))
+    table.caption = Text(" ".join(scale_notes(panel)), style="dim")
+    table.caption_justify = "left"
+    return table
+
+
+def _score(number: Interval | None) -> str:
+    return "undefined" if number is None else estimate(number, fraction)
+
+
+def _table(title: str, columns: tuple[str, ...]) -> Table:
+    """A table whose first column folds where space is short; the others keep their numbers whole."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        title=Text(title) if title else None,
+        title_justify="left",
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )
+    table.add_column(columns[0], overflow="fold")
+    for name in columns[1:]:
+        table.add_column(name, no_wrap=True, justify="left" if name in ("on", "over") else "right")
+    return table
