@@ -9,6 +9,7 @@ from functools import partial
 
 import numpy as np
 
+from models.config import round_number
 from models.stream import Floats
 from tasks.cells import Cell, CurveName, Row, group_cells, name_curves, panels
 from tasks.seeds import generator
@@ -97,7 +98,7 @@ def _panel(title: str, curves: Sequence[_Measured]) -> Panel:
         if not len(sizes):
             continue
         reference[axis] = _whole_stream(curves, axis)
-        size_range[axis] = low, high = float(sizes.min()), float(sizes.max())
+        size_range[axis] = low, high = round_number(sizes.min()), round_number(sizes.max())
         hypervolume[axis] = _resampled(curves, axis, partial(hypervolume_under, reference=reference[axis]))
         if low < high:
             area[axis] = _resampled(curves, axis, partial(area_under_curve, low=low, high=high))
@@ -152,7 +153,7 @@ def _chance(curves: Iterable[_Measured]) -> float | None:
 
 
 def _points(curve: _Measured) -> tuple[Point, ...]:
-    intervals = {metric: _intervals(curve, metric) for metric in curve.values}
+    intervals = _intervals(curve)
     frontier = {axis: on_frontier(curve.means(axis).tolist(), curve.means(RECALL).tolist()) for axis in SIZE_AXES}
     return tuple(
         Point(
@@ -167,16 +168,23 @@ def _points(curve: _Measured) -> tuple[Point, ...]:
     )
 
 
-def _intervals(curve: _Measured, metric: str) -> list[Interval | None]:
-    """Intervals of `metric` at each point. A share is the mean of a seed's episodes, and episodes are independent.
+def _intervals(curve: _Measured) -> dict[str, list[Interval | None]]:
+    """Intervals of each metric at each point. A share is the mean of a seed's episodes, and episodes are independent.
 
     A single episode is a recording with many queries; how many outcomes a share then rests on is not in a row.
     """
-    if metric not in SHARES:
-        return mean_intervals(curve.values[metric])
     episodes = {row.get("episodes") for cell in curve.cells for row in cell.rows.values()}
     least = min((count for count in episodes if count), default=1)
-    return mean_intervals(curve.values[metric], bounds=(0.0, 1.0), outcomes=least if least > 1 else None)
+    shares = partial(mean_intervals, bounds=(0.0, 1.0), outcomes=least if least > 1 else None)
+    points = len(curve.cells)
+    intervals = {}
+    for metrics, method in (
+        ([metric for metric in curve.values if metric in SHARES], shares),
+        ([metric for metric in curve.values if metric not in SHARES], mean_intervals),
+    ):
+        together = method(np.hstack([curve.values[metric] for metric in metrics]))
+        intervals.update({metric: together[i * points : (i + 1) * points] for i, metric in enumerate(metrics)})
+    return intervals
 
 
 def _warnings(rows: Sequence[Row], cells: Sequence[Cell]) -> Iterator[str]:
