@@ -91,7 +91,7 @@ def _titles(workloads: Sequence[Fields]) -> list[str]:
     differing = {name: varying(same) for name, same in namesakes.items()}
     titles = []
     for workload in workloads:
-        parts = [f"{key} {text(workload[key])}" for key in differing[workload["name"]] if key in workload]
+        parts = [f"{key} {_text(workload[key])}" for key in differing[workload["name"]] if key in workload]
         if len(namesakes) > 1 or not parts:
             parts.insert(0, workload["name"])
         titles.append(", ".join(parts))
@@ -156,6 +156,6 @@ def _hashable(value: Any) -> bool:
     return True
 
 
-def text(value: Any) -> str:
+def _text(value: Any) -> str:
     """A config value as a title shows it."""
     return f"{value:.12g}" if isinstance(value, float) else str(value)

@@ -12,4 +12,6 @@ def generator(seed: int, name: str, *path: int) -> np.random.Generator:
 
     Children are independent of each other, of the order in which they are made, and of how many are made.
     """
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(zlib.crc32(name.encode()), *path))))
+    return np.random.Generator(
+        np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(zlib.crc32(name.encode()), *path)))
+    )

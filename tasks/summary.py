@@ -73,7 +73,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class FrontierSummary:
-    """Panels in the order of the spec, and what a reader must be told about them (failed cells, mixed hardware, ...)."""
+    """Panels in the order of the spec, and what a reader must be told of (failed cells, mixed hardware, ...)."""
 
     panels: tuple[Panel, ...]
     warnings: tuple[str, ...] = ()
