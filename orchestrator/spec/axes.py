@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -68,14 +69,19 @@ def read_points(field: str, node: MapNode, expectation: Expectation, problems: P
     return makers[word](arguments, expectation.whole(), problems)
 
 
-def report_repeats(points: tuple[Node, ...], problems: Problems) -> None:
-    """Report each value that stands in an axis before; 1 and 1.0 are one value, and so are 1 - 0.7 and 0.3."""
+def report_repeats(points: tuple[Node, ...], problems: Problems, *, generated: bool) -> None:
+    """Report each value (if generated, the first) that is in an axis before it.
+
+    1 and 1.0 are one value, and so are 1 - 0.7 and 0.3.
+    """
     seen: dict[str, Node] = {}
     for point in filter(problems.clean, points):
         first = seen.setdefault(canonical_json(_whole_as_int(round_numbers(to_python(point)))), point)
         if first is not point:
             what = quoted(point.text) if isinstance(point, ScalarNode) else "this value"
             problems.add(point, f"{what} is in this axis already", expected="each value once")
+            if generated:
+                return
 
 
 def _whole_as_int(tree: Any) -> Any:
@@ -119,14 +125,19 @@ def _linspace(arguments: ListNode, whole: bool, problems: Problems) -> tuple[Nod
         return ()
     low, high, count = ends
     steps = max(count - 1, 1)
-    values = [round_number(low + index * (high - low) / steps) for index in range(count - 1)] + [round_number(high)]
-    if whole:
-        broken = next((value for value in values if not value.is_integer()), None)
-        if broken is not None:
-            wrong = f"`linspace` meets {broken:.12g}, and this field takes whole numbers"
-            problems.add(arguments, wrong, expected="ends and n that meet whole numbers only, or `range`, or `values`")
+    if not whole:
+        values = [round_number(low + index * (high - low) / steps) for index in range(count - 1)]
+        return _points(arguments, [*values, round_number(high)])
+    if not _whole_ends(arguments, problems):
+        return ()
+    low, high = int(low), int(high)
+    for index in range(count):
+        if (high - low) * index % steps:
+            wrong = f"`linspace` meets {low + (high - low) * index / steps:.12g}, and this field takes whole numbers"
+            expected = "ends and n that meet whole numbers only, or `range`, or `values`"
+            problems.add(arguments, wrong, expected=expected)
             return ()
-    return _points(arguments, [int(value) for value in values] if whole else values)
+    return _points(arguments, [low + (high - low) * index // steps for index in range(count)])
 
 
 def _logspace(arguments: ListNode, whole: bool, problems: Problems) -> tuple[Node, ...]:
@@ -134,19 +145,27 @@ def _logspace(arguments: ListNode, whole: bool, problems: Problems) -> tuple[Nod
     if ends is None:
         return ()
     low, high, count = ends
-    for bound in arguments.items[:2]:
-        if isinstance(bound, ScalarNode) and isinstance(bound.value, int | float) and bound.value <= 0:
-            problems.add(bound, f"a logarithmic axis cannot reach {quoted(bound.text)}", expected="ends above 0")
-            return ()
-    steps = max(count - 1, 1)
-    values = [round_number(low * (high / low) ** (index / steps)) for index in range(count - 1)] + [round_number(high)]
-    if not whole:
-        return _points(arguments, values)
-    if not (low.is_integer() and high.is_integer()):
-        end = arguments.items[0 if not low.is_integer() else 1]
-        problems.add(end, f"this end {shown(end)}, and this field takes whole numbers", expected="a whole number")
+    if low <= 0:
+        bound = arguments.items[0]
+        problems.add(bound, f"a logarithmic axis cannot begin at {low:.12g}", expected="ends above 0")
         return ()
-    return _points(arguments, list(dict.fromkeys(round(value) for value in values)))
+    between = [low * (high / low) ** (index / (count - 1)) for index in range(1, count - 1)]
+    if not whole:
+        values = [low, *between, high][:count]
+        return _points(arguments, [round_number(value) for value in values])
+    if not _whole_ends(arguments, problems):
+        return ()
+    rounded = [int(low), *map(round, between), int(high)]
+    return _points(arguments, list(dict.fromkeys(rounded)))
+
+
+def _whole_ends(arguments: ListNode, problems: Problems) -> bool:
+    """Whether both ends are whole numbers, as the field asks."""
+    for end in arguments.items[:2]:
+        assert isinstance(end, ScalarNode)
+        if isinstance(end.value, float) and not end.value.is_integer():
+            problems.add(end, f"this end {shown(end)}, and the field takes whole numbers", expected="a whole number")
+    return problems.clean(arguments)
 
 
 def _range(arguments: ListNode, whole: bool, problems: Problems) -> tuple[Node, ...]:
@@ -167,9 +186,8 @@ def _range(arguments: ListNode, whole: bool, problems: Problems) -> tuple[Node, 
         return ()
     if all(isinstance(number, int) for number in numbers):
         return _points(arguments, list(range(int(start), int(stop), int(step))))
-    values: list[float] = []
-    while (stop - (value := round_number(start + len(values) * step))) * step > 0:
-        values.append(value)
+    most = math.ceil((stop - start) / step)
+    values = [value for index in range(most) if (stop - (value := round_number(start + index * step))) * step > 0]
     if whole:
         problems.add(arguments, "`range` has a fraction, and this field takes whole numbers", expected="whole numbers")
         return ()
@@ -186,7 +204,7 @@ def _points(arguments: ListNode, values: list[Any]) -> tuple[Node, ...]:
     )
 
 
-def _ends_and_count(word: str, arguments: ListNode, problems: Problems) -> tuple[float, float, int] | None:
+def _ends_and_count(word: str, arguments: ListNode, problems: Problems) -> tuple[int | float, int | float, int] | None:
     numbers = _numbers(word, arguments, (3,), problems)
     if numbers is None:
         return None
@@ -206,7 +224,7 @@ def _ends_and_count(word: str, arguments: ListNode, problems: Problems) -> tuple
     elif count > 1 and low == high:
         problems.add(arguments.items[1], f"both ends are {low:.12g}", expected="two different ends, or the value alone")
     else:
-        return float(low), float(high), count
+        return low, high, count
     return None
 
 

@@ -164,7 +164,7 @@ class _Reader:
             if not listed and len(self._problems) > before:
                 break  # its neighbours are wrong for the same reason
         if listed or len(self._problems) == before:
-            report_repeats(points, self._problems)
+            report_repeats(points, self._problems, generated=not listed)
         if points and len(self._problems) == before:
             self._axes.append(Axis(field, tuple(round_numbers(to_python(point)) for point in points)))
 

@@ -17,8 +17,8 @@ INFINITE = re.compile(r"([-+]?)\.(inf|Inf|INF)")
 NOT_A_NUMBER = re.compile(r"\.(nan|NaN|NAN)")
 OCTAL_LOOKING = re.compile(r"[-+]?0[0-9]+")
 
-LONGEST_NUMBER = 400
-"""Longer digit strings are left as text: no option is that large, and Python refuses to convert the longest."""
+LONGEST_NUMBER = 300
+"""Longer digit strings are left as text: no option is that large, and no float."""
 
 
 def resolve(text: str) -> Atom:

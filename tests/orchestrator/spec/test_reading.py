@@ -60,7 +60,7 @@ def test_a_key_misspelt_three_levels_deep() -> None:
 def test_tau_and_similarity_together_are_an_error_once() -> None:
     text = SKETCH.replace("dp_cache, tau", "dp_cache, similarity: 0.6, tau")
     assert problems(text) == [
-        "6:5: `mechanisms.1`: `tau` and `similarity` = 1 - tau are one threshold: give one of them"
+        "6:5: `mechanisms.1`: `tau` and `similarity` = 1 - tau are one threshold: give one of them (at tau = 0.1)"
     ]
 
 
