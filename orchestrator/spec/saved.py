@@ -16,7 +16,7 @@ from orchestrator.spec.spec import Spec
 
 
 class _Saved(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class SavedAxis(_Saved):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from orchestrator.errors import RequestError
 from orchestrator.spec.hints import one_of
 from orchestrator.spec.schema import KINDS
 
@@ -45,7 +46,7 @@ assert set(STARTERS) == set(KINDS)
 
 
 def starter_spec(kind: str = "frontier") -> str:
-    """The text of a commented, valid spec of `kind`. Raises ValueError for a kind without one."""
+    """The text of a commented, valid spec of `kind`. Raises RequestError for a kind without one."""
     if kind not in STARTERS:
-        raise ValueError(f"there is no starter of kind `{kind}`; expected {one_of(STARTERS)}")
+        raise RequestError(f"there is no starter of kind `{kind}`; expected {one_of(STARTERS)}")
     return STARTERS[kind]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.errors import RequestError
 from orchestrator.spec import Spec, SpecError, canonical, from_canonical, read_spec, starter_spec
 from orchestrator.spec.files import LARGEST
 
@@ -172,7 +173,7 @@ def test_the_starter_is_valid_and_explains_itself() -> None:
     assert isinstance(spec, Spec)
     assert spec.trials == 130
     assert all(word in text for word in ("values", "linspace", "logspace", "range", "seeds", "episodes", "device"))
-    with pytest.raises(ValueError, match="no starter of kind `tuning`"):
+    with pytest.raises(RequestError, match="no starter of kind `tuning`"):
         starter_spec("tuning")
 
 
@@ -183,7 +184,8 @@ def test_ready_made_specs(path: Path) -> None:
 
 def test_reading_loads_nothing_heavy() -> None:
     code = (
-        "import sys; from orchestrator.spec import read_spec, starter_spec; read_spec(starter_spec('frontier'));"
+        "import sys; from orchestrator.errors import RequestError
+from orchestrator.spec import read_spec, starter_spec; read_spec(starter_spec('frontier'));"
         "print(sorted({'numba', 'scipy', 'ray', 'torch', 'mlflow', 'optuna', 'pandas', 'matplotlib', 'sqlalchemy'}"
         " & set(sys.modules)))"
     )
