@@ -184,8 +184,7 @@ def test_ready_made_specs(path: Path) -> None:
 
 def test_reading_loads_nothing_heavy() -> None:
     code = (
-        "import sys; from orchestrator.errors import RequestError
-from orchestrator.spec import read_spec, starter_spec; read_spec(starter_spec('frontier'));"
+        "import sys; from orchestrator.spec import read_spec, starter_spec; read_spec(starter_spec('frontier'));"
         "print(sorted({'numba', 'scipy', 'ray', 'torch', 'mlflow', 'optuna', 'pandas', 'matplotlib', 'sqlalchemy'}"
         " & set(sys.modules)))"
     )
