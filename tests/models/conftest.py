@@ -137,7 +137,7 @@ def plain_read(
     border = sorted(cosines, reverse=True)[min(nearest or len(keys), len(keys)) - 1]
     clear = [slot for slot, similarity in enumerate(cosines) if similarity > border + TIE]
     tied = [slot for slot, similarity in enumerate(cosines) if abs(similarity - border) <= TIE]
-    gaps = [abs(similarity - border) for similarity in cosines if TIE < abs(similarity - border)] if nearest else []
+    gaps = [abs(similarity - border) for similarity in cosines if abs(similarity - border) > TIE] if nearest else []
     votes: dict[int, list[float]] = {}
     for slot in clear + tied[: None if nearest is None else nearest - len(clear)]:
         votes.setdefault(values[slot], []).append(math.exp((cosines[slot] - 1.0) / temperature))
