@@ -6,7 +6,8 @@ import logging
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -30,17 +31,34 @@ def postgres_server() -> Iterator[str]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.fixture
-def postgres_url(postgres_server: str) -> Iterator[str]:
-    """URL of an empty Postgres database of this test's own."""
+@pytest.fixture(scope="session")
+def postgres_database(postgres_server: str) -> Callable[..., AbstractContextManager[str]]:
+    """`with postgres_database() as url`: a database of its own; `template` names one to start as a copy of."""
     from sqlalchemy import create_engine, make_url, text
 
-    server = make_url(postgres_server).set(drivername="postgresql+psycopg")
-    name = f"test_{uuid.uuid4().hex}"
+    server = make_url(postgres_server).set(drivername="postgresql")
     engine = create_engine(server, isolation_level="AUTOCOMMIT")
-    with engine.connect() as connection:
-        connection.execute(text(f'CREATE DATABASE "{name}"'))
-    yield server.set(drivername="postgresql", database=name).render_as_string(hide_password=False)
-    with engine.connect() as connection:
-        connection.execute(text(f'DROP DATABASE "{name}" WITH (FORCE)'))
+    with engine.connect() as connection:  # nothing here has to survive a power cut
+        connection.execute(text("ALTER SYSTEM SET fsync = off"))
+        connection.execute(text("SELECT pg_reload_conf()"))
     engine.dispose()
+
+    @contextmanager
+    def database(template: str = "template1") -> Iterator[str]:
+        name = f"test_{uuid.uuid4().hex}"
+        engine = create_engine(server, isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            connection.execute(text(f'CREATE DATABASE "{name}" TEMPLATE "{template}"'))
+        yield server.set(database=name).render_as_string(hide_password=False)
+        with engine.connect() as connection:
+            connection.execute(text(f'DROP DATABASE "{name}" WITH (FORCE)'))
+        engine.dispose()
+
+    return database
+
+
+@pytest.fixture
+def postgres_url(postgres_database: Callable[..., AbstractContextManager[str]]) -> Iterator[str]:
+    """URL of an empty Postgres database of this test's own."""
+    with postgres_database() as url:
+        yield url

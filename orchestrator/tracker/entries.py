@@ -28,6 +28,9 @@ RUN_ID_TAG = "slotsweep.run_id"
 PARENT_TAG = "mlflow.parentRunId"
 NAME_TAG = "mlflow.runName"
 
+OWN_TAGS = ("slotsweep.", "hw.")
+"""Prefixes of tags that are ours alone: a delivery replaces all of them, and leaves other people's tags as they are."""
+
 EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
 """Makes MLflow's page open on the table of runs instead of asking what the experiment is for."""
 

@@ -1,6 +1,6 @@
 """Runs through MLflow's public client: for servers reached over HTTP, and for stores whose tables we do not know.
 
-A trial costs three calls (create with tags, log params and metrics, end), and one search serves many trials. MLflow
+A trial costs three calls (create with tags, log params and metrics, end), and two searches serve 250 trials. MLflow
 chooses the run ids itself, so runs are found again by the tag `slotsweep.run_id`.
 """
 
@@ -18,6 +18,7 @@ from orchestrator.tracker.entries import (
     EXPERIMENT_TAGS,
     NAME_LENGTH,
     NAME_TAG,
+    OWN_TAGS,
     PARENT_TAG,
     RUN_ID_TAG,
     Entry,
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
 CONNECTIONS = 4
 """Requests at once: a server spends most of a request waiting for its database."""
 
-SEARCHED_TOGETHER = 100
-"""Trials whose runs are looked for in one search."""
+SEARCHED_TOGETHER = 250
+"""Trials whose runs are looked for at once, in two searches."""
 
 REMEMBERED_PARENTS = 64
 
@@ -50,6 +51,7 @@ class MlflowClientTracker(Tracker):
 
     def __init__(self, uri: str, artifact_root: str | None = None) -> None:
         self._uri = uri
+        self._place = _without_password(uri)
         self._artifact_root = artifact_root
         self._opened: MlflowClient | None = None
         self._experiments: dict[str, str] = {}
@@ -72,7 +74,7 @@ class MlflowClientTracker(Tracker):
 
     def write_trials(self, runs: Sequence[TrialRun]) -> None:
         latest = {run.run_id: run for run in runs}
-        ordered = sorted(latest.values(), key=lambda run: (run.experiment, run.parent_run_id))
+        ordered = sorted(latest.values(), key=lambda run: (run.experiment, run.parent_run_id, run.start_ms))
         with self._errors_named(), ThreadPoolExecutor(CONNECTIONS) as pool:
             for (experiment, parent), members in itertools.groupby(
                 ordered, key=lambda run: (run.experiment, run.parent_run_id)
@@ -118,12 +120,17 @@ class MlflowClientTracker(Tracker):
 
         try:
             yield
+        except OSError as error:  # requests' own errors, from uploads
+            raise TrackerUnavailableError(self._message(error)) from error
         except MlflowException as error:
             if error.error_code == "RESOURCE_DOES_NOT_EXIST":  # the server has another database than it had: look again
                 self._forget()
             refused = error.error_code in ("INVALID_PARAMETER_VALUE", "BAD_REQUEST")
             kind = TrackerRefusedError if refused else TrackerUnavailableError
-            raise kind(f"MLflow at {_without_password(self._uri)}: {error.message}") from error
+            raise kind(self._message(error)) from error
+
+    def _message(self, error: Exception) -> str:
+        return f"MLflow at {self._place}: {error}".replace(self._uri.rstrip("/"), self._place)
 
     def _forget(self) -> None:
         self._experiments.clear()
@@ -164,7 +171,7 @@ class MlflowClientTracker(Tracker):
         if run_id not in self._parents:
             found = self._find_parent(experiment, run_id)
             if found is None:
-                raise TrackerRefusedError(f"MLflow at {_without_password(self._uri)} has no run of sweep {run_id}")
+                raise TrackerRefusedError(f"MLflow at {self._place} has no run of sweep {run_id}")
             self._remember_parent(run_id, found.info.run_id)
         return self._parents[run_id]
 
@@ -191,13 +198,16 @@ class MlflowClientTracker(Tracker):
                 return runs
 
     def _find_children(self, experiment: str, parent: str, entries: Sequence[Entry]) -> dict[str, Run]:
-        """Those of `entries` that are there already, by our run id."""
-        plain = sorted({entry.name for entry in entries if _is_plain(entry.name)})
-        conditions = [f"tags.`{RUN_ID_TAG}` = '{entry.run_id}'" for entry in entries if not _is_plain(entry.name)]
-        if plain:
-            names = ", ".join(f"'{name}'" for name in plain)
-            conditions.append(f"attributes.run_name IN ({names}) AND tags.`{PARENT_TAG}` = '{parent}'")
-        found = itertools.chain.from_iterable(self._search(experiment, condition) for condition in conditions)
+        """Those of `entries` that are there already, by our run id.
+
+        MLflow cannot search for a list of tags. A run that is FINISHED is delivered again with the same start time, so
+        it started when one of `entries` did; any other may have been retried, and there are few of those.
+        """
+        starts = [entry.start_ms for entry in entries]
+        children = f"tags.`{PARENT_TAG}` = '{parent}'"
+        same_time = f"{children} AND attributes.start_time >= {min(starts)} AND attributes.start_time <= {max(starts)}"
+        unfinished = f"{children} AND attributes.status != 'FINISHED'"
+        found = itertools.chain(self._search(experiment, same_time), self._search(experiment, unfinished))
         return {run.data.tags.get(RUN_ID_TAG, ""): run for run in found}
 
     def _write(self, experiment: str, entry: Entry, found: Run | None) -> str:
@@ -215,6 +225,9 @@ class MlflowClientTracker(Tracker):
         new_params = {key: value for key, value in entry.params.items() if key not in data.params}
         tags = {key: value for key, value in _changed(entry.tags, data.tags).items() if key != NAME_TAG}
         self._log(identity, entry, new_params, tags, _changed(entry.metrics, data.metrics))
+        for key in data.tags:
+            if key.startswith(OWN_TAGS) and key not in entry.tags:
+                self._client.delete_tag(identity, key)
         if (found.info.status, found.info.end_time) != (entry.status, entry.end_ms):
             self._set_status(identity, entry)
         return identity
@@ -247,12 +260,7 @@ def _changed(wanted: Mapping[str, Any], there: Mapping[str, Any]) -> dict[str, A
     return {key: value for key, value in wanted.items() if there.get(key) != value}
 
 
-def _is_plain(name: str) -> bool:
-    """Whether `name` may stand between quotes in MLflow's filter language."""
-    return not set(name) & set("'\"\\`")
-
-
 def _without_password(uri: str) -> str:
     from sqlalchemy import make_url
 
-    return str(make_url(uri))
+    return str(make_url(uri)).rstrip("/")

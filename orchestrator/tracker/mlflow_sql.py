@@ -13,13 +13,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, text
+from sqlalchemy import BindParameter, Connection, bindparam, text
 
 from orchestrator.tracker import artifacts
 from orchestrator.tracker.entries import (
     EXPERIMENT_TAGS,
     NAME_LENGTH,
     NAME_TAG,
+    OWN_TAGS,
     PARENT_TAG,
     Entry,
     parent_entry,
@@ -31,6 +32,8 @@ from orchestrator.tracker.records import ParentRun, RunStatus, TrialRun
 from orchestrator.tracker.tracker import Tracker
 
 Row = tuple[Any, ...]
+
+RUN_IDS: BindParameter[str] = bindparam("runs", expanding=True)
 
 
 @dataclass(frozen=True)
@@ -212,6 +215,7 @@ def _now_ms() -> int:
 
 def write_entries(connection: Connection, experiment: Experiment, entries: Sequence[Entry]) -> None:
     """Write runs with all that belongs to them; `entries` hold each run once."""
+    _forget_own_tags(connection, [entry.run_id for entry in entries])
     RUNS.insert(connection, [_run_row(entry, experiment) for entry in entries])
     PARAMS.insert(connection, _rows(entries, lambda entry: entry.params))
     TAGS.insert(connection, _rows(entries, lambda entry: entry.tags))
@@ -222,6 +226,16 @@ def write_entries(connection: Connection, experiment: Experiment, entries: Seque
     ]
     METRICS.insert(connection, metrics)
     LATEST_METRICS.insert(connection, metrics)
+
+
+def _forget_own_tags(connection: Connection, run_ids: Sequence[str]) -> None:
+    """Drop our tags from those of `run_ids` that are there already: what failed once may have gone well since."""
+    present = text("SELECT run_uuid FROM runs WHERE run_uuid IN :runs").bindparams(RUN_IDS)
+    known = connection.execute(present, {"runs": run_ids}).scalars().all()
+    if known:
+        own = " OR ".join(f"key LIKE '{prefix}%'" for prefix in OWN_TAGS)
+        delete = text(f"DELETE FROM tags WHERE run_uuid IN :runs AND ({own})").bindparams(RUN_IDS)
+        connection.execute(delete, {"runs": known})
 
 
 def _rows(entries: Sequence[Entry], texts: Callable[[Entry], dict[str, str]]) -> list[Row]:

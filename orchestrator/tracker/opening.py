@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -9,6 +10,8 @@ from urllib.parse import urlsplit
 from orchestrator.tracker.mlflow_client import MlflowClientTracker
 from orchestrator.tracker.records import ParentRun, RunStatus, TrialRun
 from orchestrator.tracker.tracker import Tracker
+
+logger = logging.getLogger(__name__)
 
 BULK_BACKENDS = ("sqlite", "postgresql")
 
@@ -60,8 +63,10 @@ class SqlStoreTracker(Tracker):
             from orchestrator.tracker.mlflow_store import KNOWN_VERSIONS, ensure_store, store_version
 
             ensure_store(self._uri, self._artifact_root)
-            if store_version(self._uri) in KNOWN_VERSIONS:
+            version = store_version(self._uri)
+            if version in KNOWN_VERSIONS:
                 self._opened = MlflowSql(self._uri, self._artifact_root)
             else:
+                logger.warning("MLflow's schema %s is not known: runs are written one by one, which is slow", version)
                 self._opened = MlflowClientTracker(self._uri, self._artifact_root)
         return self._opened

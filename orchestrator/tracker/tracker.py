@@ -20,8 +20,9 @@ class Tracker(ABC):
     """Writes runs to one store.
 
     A delivery holds the whole run as it is now. Writing it twice, or again after a crash half-way, leaves the same one
-    run; writing it with another status or end time updates it. A start time stays as first written, and so does a name
-    that a person has edited. Every method raises TrackerUnavailableError or TrackerRefusedError.
+    run; writing it with another status, end time, metric or tag updates it. A start time and params stay as first
+    written, and so do a name and tags that a person gave. Every method raises TrackerUnavailableError or
+    TrackerRefusedError.
     """
 
     @abstractmethod
