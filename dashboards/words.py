@@ -74,11 +74,7 @@ def _reaching(reached: Sequence[tuple[str, Measured]], metric: str) -> str:
         return ""
     named = listing([f"{listing(labels)} {where}" for where, labels in together.items()])
     unsure = [label for label, found in reached if found.recall.low is not None and found.recall.low < TARGET]
-    caution = (
-        f" The interval{'s' if len(unsure) > 1 else ''} of {listing(unsure)} {'begin' if len(unsure) > 1 else 'begins'} below {TARGET}."
-        if unsure
-        else ""
-    )
+    caution = f" Intervals that begin below {TARGET}: {listing(unsure)}." if unsure else ""
     return f"A mean {metric} of {TARGET} or more is reached by {named}.{caution}"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from math import comb, sqrt
+from math import comb, inf, nan, sqrt
 from typing import Any
 
 import numpy as np
@@ -300,3 +300,41 @@ def hostile() -> ReportInput:
         software={HOSTILE: HOSTILE},
         reproduce=(HOSTILE,),
     )
+
+
+def cases() -> dict[str, ReportInput]:
+    """Reports at the edges of what can happen, by name."""
+    whole = panel()
+
+    def only(line: Curve, *names: str) -> Curve:
+        return replace(
+            line,
+            points=tuple(replace(one, metrics={name: one.metrics[name] for name in names}) for one in line.points),
+        )
+
+    bare = tuple(only(line, "recall_all", "slots") for line in whole.curves)
+    broken, nothing = Interval(nan, nan, inf, 3, "t"), Interval(0, 0, 0, 3, "t")
+    first, second, *_ = whole.curves[1].points
+    odd = replace(
+        whole.curves[1],
+        points=(
+            replace(first, metrics=dict.fromkeys(("recall", "slots", "bytes"), broken)),
+            replace(second, metrics=second.metrics | {"slots": nothing}),
+        ),
+    )
+    return {
+        "plain": report(),
+        "no cells": report(summary=FrontierSummary(())),
+        "nothing finished": unfinished(),
+        "one seed": report(panel(seeds=1)),
+        "all seeds of a cell failed": report(panel(failed=10)),
+        "one curve of one point": report(replace(whole, curves=whole.curves[:1])),
+        "no curves": report(replace(whole, curves=())),
+        "several panels": report(whole, panel(seed=2, title="noise 0.6")),
+        "a panel without recall": report(replace(whole, curves=bare), whole),
+        "not finite, and a size of 0": report(replace(whole, curves=(odd,))),
+        "no scale": report(replace(whole, chance=None, reference={}, size_range={})),
+        "thirty curves": report(crowd()),
+        "long names": report(replace(whole, title="t" * 400), name="n" * 400),
+        "hostile": hostile(),
+    }
