@@ -11,7 +11,7 @@ from dashboards.scale import size_writer, with_unit
 from dashboards.steps import best_within, checkpoints, measured, metric_of
 from dashboards.style import Style
 from dashboards.tables import frontier_axes, metric_names, rows_of
-from dashboards.text import MISSING, bounds, byte_count, count, fraction, settings, value, writer
+from dashboards.text import MISSING, bounds, byte_count, count, estimate, fraction, settings, value, writer
 from dashboards.words import findings, scale_notes
 from tasks.summary import SIZE_AXES, Curve, FrontierSummary, Interval, Panel, Point
 
@@ -98,7 +98,7 @@ def panel_page(
     return PanelPage(
         title=panel.title,
         facts=", ".join(f"{name} {value(item)}" for name, item in panel.workload.items() if name != "name"),
-        constants=", ".join(f"{name} {writer(name)(number)}" for name, number in constants.items()),
+        constants=", ".join(_constant(name, interval) for name, interval in constants.items()),
         words=findings(panel),
         comparisons=tuple(
             Comparison(draw(panel, axis, metric, styles), _matched(panel, axis, metric, styles))
@@ -116,16 +116,21 @@ def panel_page(
     )
 
 
-def _constants(points: Sequence[Point]) -> dict[str, float]:
-    """Metrics with the same value in every cell and no scatter: said once instead of in a column."""
+def _constants(points: Sequence[Point]) -> dict[str, Interval]:
+    """Metrics with the same value and interval in every cell: said once instead of in a column."""
     constants = {}
     for name in metric_names(points):
-        found = [interval for point in points if (interval := metric_of(point, name))]
-        one = found[0] if found else None
-        same = one is not None and all(item.mean == one.mean and item.low == item.high for item in found)
-        if one is not None and same and name not in SHOWN_FIRST:
-            constants[name] = one.mean
+        found = {interval for point in points if (interval := metric_of(point, name))}
+        ends = {(interval.mean, interval.low, interval.high) for interval in found}
+        if len(ends) == 1 and name not in SHOWN_FIRST:
+            constants[name] = found.pop()
     return constants
+
+
+def _constant(name: str, interval: Interval) -> str:
+    write = writer(name)
+    exact = interval.low == interval.high == interval.mean
+    return f"{name} {write(interval.mean) if exact else estimate(interval, write)}"
 
 
 def _matched(panel: Panel, axis: str, metric: str, styles: Mapping[str, Style]) -> Table:

@@ -14,6 +14,7 @@ from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
 SAMPLE = Path(__file__).parents[1] / "dashboards" / "sample.py"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 SWITCHES = (
     "--headless",
     "--no-sandbox",
@@ -40,10 +41,10 @@ def sample() -> ModuleType:
 
 @pytest.fixture(scope="session")
 def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
-    """One browser for the session, which logs its console and every request."""
-    binary, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    """One browser for all tests, which logs its console and every request."""
+    binary, driver = next(filter(None, map(shutil.which, BROWSERS)), None), shutil.which("chromedriver")
     if binary is None or driver is None:
-        pytest.skip("chromium and chromedriver are not installed")
+        pytest.skip("no Chromium with chromedriver is installed")
     options = webdriver.ChromeOptions()
     options.binary_location = binary
     for switch in (*SWITCHES, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):

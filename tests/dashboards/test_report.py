@@ -95,13 +95,19 @@ CASES = (
 )
 
 
-def test_every_case_is_tested(sample: ModuleType) -> None:
-    assert set(CASES) == set(sample.cases())
+@pytest.fixture(scope="module")
+def pages(sample: ModuleType) -> dict[str, str]:
+    """The page of every case."""
+    return {case: render_page(report, ["frontier.csv"]) for case, report in sample.cases().items()}
+
+
+def test_every_case_is_tested(pages: dict[str, str]) -> None:
+    assert set(CASES) == set(pages)
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_report_is_well_formed_and_asks_for_nothing(case: str, sample: ModuleType) -> None:
-    text = render_page(sample.cases()[case], ["frontier.csv"])
+def test_a_report_is_well_formed_and_asks_for_nothing(case: str, pages: dict[str, str]) -> None:
+    text = pages[case]
     page = Page(text)
     ids = page.attributes("id")
     assert len(ids) == len(set(ids))
@@ -125,8 +131,8 @@ def test_a_report_is_well_formed_and_asks_for_nothing(case: str, sample: ModuleT
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_only_our_own_style_and_script_may_run(case: str, sample: ModuleType) -> None:
-    page = Page(render_page(sample.cases()[case], []))
+def test_only_our_own_style_and_script_may_run(case: str, pages: dict[str, str]) -> None:
+    page = Page(pages[case])
     policy = next(attributes["content"] for tag, attributes in page.elements if "http-equiv" in attributes)
     scripts = [attributes for tag, attributes in page.elements if tag == "script"]
     assert [attributes.get("type") for attributes in scripts[-1:]] == [None]
@@ -181,6 +187,11 @@ def test_the_table_of_cells_is_the_input(html: str, sample: ModuleType) -> None:
 def test_constants_are_said_once(html: str) -> None:
     assert "The same in every cell: abstained 0.000, chance 0.0625, tokens 256, items 64." in html
     assert '<button type="button">tokens</button>' not in html
+
+
+def test_constants_keep_their_intervals(sample: ModuleType) -> None:
+    report = sample.report(sample.panel(seeds=1))
+    assert "The same in every cell: abstained 0.000 [undefined], chance 0.0625 [undefined]" in render_page(report, [])
 
 
 def test_hovering_tells_settings_interval_and_n(html: str, sample: ModuleType) -> None:
