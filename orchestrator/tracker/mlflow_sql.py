@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -33,65 +33,69 @@ from orchestrator.tracker.tracker import Tracker
 
 Row = tuple[Any, ...]
 
+WRITERS_LOCK = 0x510752
+"""Key of the Postgres lock that bulk writers take in turn."""
+
 RUN_IDS: BindParameter[str] = bindparam("runs", expanding=True)
 
 
 @dataclass(frozen=True)
 class BulkTable:
-    """One of MLflow's tables: the columns we write, with their Postgres types, and what a row that is there becomes."""
+    """One of MLflow's tables: the columns we write, and what becomes of a row that is there already."""
 
     name: str
-    columns: dict[str, str]
+    columns: tuple[str, ...]
     on_conflict: str
 
-    def insert(self, connection: Connection, rows: Sequence[Row]) -> None:
-        """Insert `rows`, whose values stand in the order of `columns`; no two may share a primary key."""
+    def append(self, connection: Connection, rows: Sequence[Row]) -> None:
+        """Add `rows`, none of which can be there."""
         if not rows:
             return
-        target = f"INSERT INTO {self.name} ({', '.join(self.columns)})"
+        columns = ", ".join(self.columns)
         if connection.dialect.name == "postgresql":
-            # One statement for all rows: an array for each column.
-            arrays = ", ".join(f"%s::{kind}[]" for kind in self.columns.values())
-            statement = f"{target} SELECT * FROM unnest({arrays}) ON CONFLICT {self.on_conflict}"
-            connection.exec_driver_sql(statement, tuple(list(column) for column in zip(*rows, strict=True)))
+            cursor = connection.connection.cursor()
+            with cursor.copy(f"COPY {self.name} ({columns}) FROM STDIN") as copy:
+                for row in sorted(rows):  # in the order of the primary key's index, which begins with `key`
+                    copy.write_row(row)
         else:
             marks = ", ".join("?" * len(self.columns))
-            connection.exec_driver_sql(f"{target} VALUES ({marks}) ON CONFLICT {self.on_conflict}", list(rows))
+            connection.exec_driver_sql(f"INSERT INTO {self.name} ({columns}) VALUES ({marks})", list(rows))
+
+    def upsert(self, connection: Connection, rows: Sequence[Row]) -> None:
+        """Add `rows` or change what is there."""
+        if not rows:
+            return
+        columns, values = ", ".join(self.columns), ", ".join(f":{name}" for name in self.columns)
+        statement = text(f"INSERT INTO {self.name} ({columns}) VALUES ({values}) ON CONFLICT {self.on_conflict}")
+        connection.execute(statement, [dict(zip(self.columns, row, strict=True)) for row in rows])
 
 
 RUNS = BulkTable(
     "runs",
-    {
-        "run_uuid": "varchar",
-        "name": "varchar",
-        "source_type": "varchar",
-        "source_name": "varchar",
-        "entry_point_name": "varchar",
-        "user_id": "varchar",
-        "status": "varchar",
-        "start_time": "bigint",
-        "end_time": "bigint",
-        "source_version": "varchar",
-        "lifecycle_stage": "varchar",
-        "artifact_uri": "varchar",
-        "experiment_id": "integer",
-    },
+    (
+        "run_uuid",
+        "name",
+        "source_type",
+        "source_name",
+        "entry_point_name",
+        "user_id",
+        "status",
+        "start_time",
+        "end_time",
+        "source_version",
+        "lifecycle_stage",
+        "artifact_uri",
+        "experiment_id",
+    ),
     "(run_uuid) DO UPDATE SET status = excluded.status, end_time = excluded.end_time",
 )
-PARAMS = BulkTable("params", {"key": "varchar", "value": "varchar", "run_uuid": "varchar"}, "DO NOTHING")
+PARAMS = BulkTable("params", ("key", "value", "run_uuid"), "DO NOTHING")
 TAGS = BulkTable(
     "tags",
-    {"key": "varchar", "value": "varchar", "run_uuid": "varchar"},
+    ("key", "value", "run_uuid"),
     f"(key, run_uuid) DO UPDATE SET value = excluded.value WHERE tags.key <> '{NAME_TAG}'",
 )
-METRIC_COLUMNS = {
-    "key": "varchar",
-    "value": "double precision",
-    "timestamp": "bigint",
-    "step": "bigint",
-    "is_nan": "boolean",
-    "run_uuid": "varchar",
-}
+METRIC_COLUMNS = ("key", "value", "timestamp", "step", "is_nan", "run_uuid")
 METRICS = BulkTable("metrics", METRIC_COLUMNS, "DO NOTHING")
 LATEST_METRICS = BulkTable(
     "latest_metrics",
@@ -133,7 +137,6 @@ class MlflowSql(Tracker):
         artifacts.upload(artifact_uri, run.artifacts)
 
     def write_trials(self, runs: Sequence[TrialRun]) -> None:
-        # A row may be written once in a statement; sorted, so that two writers cannot wait for each other in a circle.
         latest = {run.run_id: run for run in runs}
         ordered = sorted(latest.values(), key=lambda run: (run.experiment, run.run_id))
         with self._transaction() as connection:
@@ -157,7 +160,10 @@ class MlflowSql(Tracker):
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
+        """A transaction that no other bulk writer works beside: what is not in the store when it begins stays out."""
         with errors_named(str(self._engine.url)), self._engine.begin() as connection:
+            if connection.dialect.name == "postgresql":  # on SQLite the transaction itself has the only write lock
+                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": WRITERS_LOCK})
             yield connection
 
 
@@ -214,32 +220,43 @@ def _now_ms() -> int:
 
 
 def write_entries(connection: Connection, experiment: Experiment, entries: Sequence[Entry]) -> None:
-    """Write runs with all that belongs to them; `entries` hold each run once."""
-    _forget_own_tags(connection, [entry.run_id for entry in entries])
-    RUNS.insert(connection, [_run_row(entry, experiment) for entry in entries])
-    PARAMS.insert(connection, _rows(entries, lambda entry: entry.params))
-    TAGS.insert(connection, _rows(entries, lambda entry: entry.tags))
-    metrics = [
+    """Write runs with all that belongs to them; `entries` hold each run once. No other writer may be at work."""
+    known = _known(connection, [entry.run_id for entry in entries])
+    for table, rows in _rows(experiment, [entry for entry in entries if entry.run_id not in known]):
+        table.append(connection, rows)
+    if known:
+        _forget_own_tags(connection, known)
+        for table, rows in _rows(experiment, [entry for entry in entries if entry.run_id in known]):
+            table.upsert(connection, rows)
+
+
+def _known(connection: Connection, run_ids: Sequence[str]) -> set[str]:
+    """Those of `run_ids` that are in the store."""
+    query = text("SELECT run_uuid FROM runs WHERE run_uuid IN :runs").bindparams(RUN_IDS)
+    return set(connection.execute(query, {"runs": run_ids}).scalars())
+
+
+def _forget_own_tags(connection: Connection, run_ids: Iterable[str]) -> None:
+    """Drop our tags from runs that are about to get new ones: what failed once may have gone well since."""
+    own = " OR ".join(f"key LIKE '{prefix}%'" for prefix in OWN_TAGS)
+    delete = text(f"DELETE FROM tags WHERE run_uuid IN :runs AND ({own})").bindparams(RUN_IDS)
+    connection.execute(delete, {"runs": list(run_ids)})
+
+
+def _rows(experiment: Experiment, entries: Sequence[Entry]) -> list[tuple[BulkTable, list[Row]]]:
+    """Rows of `entries` by table, in an order that foreign keys allow."""
+    metrics: list[Row] = [
         (key, value, entry.metrics_ms, 0, False, entry.run_id)
         for entry in entries
         for key, value in entry.metrics.items()
     ]
-    METRICS.insert(connection, metrics)
-    LATEST_METRICS.insert(connection, metrics)
-
-
-def _forget_own_tags(connection: Connection, run_ids: Sequence[str]) -> None:
-    """Drop our tags from those of `run_ids` that are there already: what failed once may have gone well since."""
-    present = text("SELECT run_uuid FROM runs WHERE run_uuid IN :runs").bindparams(RUN_IDS)
-    known = connection.execute(present, {"runs": run_ids}).scalars().all()
-    if known:
-        own = " OR ".join(f"key LIKE '{prefix}%'" for prefix in OWN_TAGS)
-        delete = text(f"DELETE FROM tags WHERE run_uuid IN :runs AND ({own})").bindparams(RUN_IDS)
-        connection.execute(delete, {"runs": known})
-
-
-def _rows(entries: Sequence[Entry], texts: Callable[[Entry], dict[str, str]]) -> list[Row]:
-    return [(key, value, entry.run_id) for entry in entries for key, value in texts(entry).items()]
+    return [
+        (RUNS, [_run_row(entry, experiment) for entry in entries]),
+        (PARAMS, [(key, value, entry.run_id) for entry in entries for key, value in entry.params.items()]),
+        (TAGS, [(key, value, entry.run_id) for entry in entries for key, value in entry.tags.items()]),
+        (METRICS, metrics),
+        (LATEST_METRICS, metrics),
+    ]
 
 
 def _run_row(entry: Entry, experiment: Experiment) -> Row:

@@ -24,8 +24,8 @@ KNOWN_VERSIONS = frozenset({"dc11669786a5"})
 def connect(uri: str) -> Engine:
     """An engine for the store at `uri`, whose transactions on SQLite take the write lock when they begin."""
     url = make_url(uri)
-    if url.get_backend_name() != "sqlite":
-        return create_engine(url, pool_pre_ping=True)
+    if url.get_backend_name() == "postgresql":
+        return create_engine(url.set(drivername="postgresql+psycopg"), pool_pre_ping=True)
     engine = create_engine(url, connect_args={"timeout": LOCK_SECONDS})
 
     @event.listens_for(engine, "connect")

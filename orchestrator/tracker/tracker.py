@@ -35,7 +35,7 @@ class Tracker(ABC):
 
     @abstractmethod
     def write_trials(self, runs: Sequence[TrialRun]) -> None:
-        """Write trials' runs; of several deliveries of one run the last stands."""
+        """Write trials' runs, some thousands at most; of several deliveries of one run the last stands."""
 
     @abstractmethod
     def close_orphans(self, experiment: str, parent_run_id: str, status: RunStatus, end_ms: int) -> int:

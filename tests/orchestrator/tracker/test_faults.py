@@ -183,7 +183,7 @@ def test_a_transaction_killed_half_way_leaves_no_part_of_it(sqlite_store, tmp_pa
     program = (
         "import json, os, signal, sys; from orchestrator.tracker import mlflow_sql;"
         "from orchestrator.tracker.records import TrialRun;"
-        "mlflow_sql.METRICS = type('Deadly', (), {'insert': lambda *_: os.kill(os.getpid(), signal.SIGKILL)});"
+        "mlflow_sql.METRICS = type('Deadly', (), {'append': lambda *_: os.kill(os.getpid(), signal.SIGKILL)});"
         "run = TrialRun(**json.load(open(sys.argv[3])));"
         "mlflow_sql.MlflowSql(*sys.argv[1:3]).write_trials([run])"
     )
