@@ -70,9 +70,9 @@ class Registry(Generic[T]):
     def _scan(self) -> None:
         if self._scanned:
             return
-        self._scanned = True
         package = importlib.import_module(self._package)
         for module in pkgutil.iter_modules(package.__path__, f"{self._package}."):
             importlib.import_module(module.name)
         for entry_point in entry_points(group=self._group):
             entry_point.load()
+        self._scanned = True

@@ -11,7 +11,9 @@ from tasks.workload import WORKLOADS, WorkloadConfig
 
 PAGE = 4096
 TARGET_SECONDS = 0.4
+MANY_TRIALS = 500
 MOST_TRIALS = 2000
+"""A batch ends after TARGET_SECONDS or MANY_TRIALS, but a seed's trials are split only beyond MOST_TRIALS."""
 
 STREAM_SECONDS = 2e-4
 TOKEN_SECONDS = 2.5e-7
@@ -38,7 +40,8 @@ def batches(pending: Callable[[int, int], list[Pending]], cells: Mapping[int, Ce
         group = groups[trial.cell]
         per_stream, per_trial = costs[group]
         new_stream = not batch or trial.seed != batch[-1].seed
-        crowded = seconds >= TARGET_SECONDS and (new_stream or len(batch) >= MOST_TRIALS)
+        full = seconds >= TARGET_SECONDS or len(batch) >= MANY_TRIALS
+        crowded = (full and new_stream) or len(batch) >= MOST_TRIALS
         if batch and (crowded or groups[batch[-1].cell] != group):
             yield Batch(cells, tuple(batch))
             batch, seconds = [], 0.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,20 +31,30 @@ class CodeSnapshot:
         return unpack_code(self.archive, self.digest, str(parent))
 
 
-def take_snapshot(extra: Mapping[str, Path] | None = None) -> CodeSnapshot:
-    """The worker packages as they are now, with `extra` modules (name in the archive -> file)."""
+def take_snapshot(plugins: Sequence[str] = ()) -> CodeSnapshot:
+    """The worker packages as they are now, with those of `plugins` that are files (modules are installed anyway)."""
     files = {
         str(path.relative_to(ROOT)): path
         for package in WORKER_PACKAGES
         for path in sorted((ROOT / package).rglob("*.py"))
     }
-    files |= dict(extra or {})
+    files |= {Path(plugin).name: Path(plugin) for plugin in plugins if is_file(plugin)}
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for name, path in files.items():
             archive.writestr(zipfile.ZipInfo(name, EPOCH), path.read_bytes())
     content = buffer.getvalue()
     return CodeSnapshot(hashlib.sha256(content).hexdigest()[:16], content)
+
+
+def is_file(plugin: str) -> bool:
+    """Whether a plug-in is given as a file rather than as a module's name."""
+    return plugin.endswith(".py")
+
+
+def module_name(plugin: str) -> str:
+    """The module name of a plug-in, under which workers import it from the snapshot."""
+    return Path(plugin).stem if is_file(plugin) else plugin
 
 
 def unpack_code(archive: bytes, digest: str, parent: str) -> Path:

@@ -54,13 +54,13 @@ def examine(settings: Settings) -> list[Finding]:
     return findings
 
 
-def _python(settings: Settings) -> Finding:
+def _python(_: Settings) -> Finding:
     version = ".".join(map(str, sys.version_info[:3]))
     ok = sys.version_info[:2] >= LOWEST_PYTHON
     return Finding("python", ok, f"{version} at {sys.executable}", "slotsweep needs Python 3.11 or newer")
 
 
-def _libraries(settings: Settings) -> Finding:
+def _libraries(_: Settings) -> Finding:
     versions = {name: library_version(name) for name in LIBRARIES}
     missing = [name for name, version in versions.items() if version == "not installed"]
     shown = ", ".join(f"{name} {version}" for name, version in versions.items())
@@ -107,11 +107,11 @@ def _kernels(settings: Settings) -> Finding:
     return Finding("kernels", True, f"numba compiles into {settings.kernels}")
 
 
-def _hardware(settings: Settings) -> Finding:
+def _hardware(_: Settings) -> Finding:
     from workers.hardware import read_hardware
 
     record = read_hardware().flat()
-    gigabytes = (record["ram_bytes"] or 0) / 1e9
+    gigabytes = int(record["ram_bytes"] or 0) / 1e9
     return Finding(
         "hardware", True, f"{record['cpu_model']}, {os.cpu_count()} cores, {gigabytes:.0f} GB RAM, GPU: {record['gpu']}"
     )

@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from models.mechanism import MECHANISMS
-from orchestrator.code_snapshot import take_snapshot
+from models.plugins import load_plugin
+from orchestrator.code_snapshot import module_name, take_snapshot
+from orchestrator.errors import RequestError
 from orchestrator.executors.base import Executor
 from orchestrator.executors.inline import InlineExecutor
+from orchestrator.plan import Plan, code_fingerprint
 from orchestrator.scheduler import Progress, Scheduler, StopRequest
 from orchestrator.settings import Settings
 from orchestrator.software import software_record
@@ -22,7 +25,6 @@ from orchestrator.store.store import Store
 from workers.host import Preparation
 
 if TYPE_CHECKING:
-    from orchestrator.plan import Plan
     from tasks.summary import FrontierSummary
 
 ExecutorName = Literal["ray", "inline"]
@@ -50,6 +52,7 @@ def submit_plan(store: Store, plan: Plan, *, use_cache: bool = True) -> Submitte
         spec=canonical(spec),
         spec_text=spec.text,
         spec_path=spec.path,
+        code=take_snapshot(spec.plugins),
         software=software_record(),
         use_cache=use_cache,
     )
@@ -100,21 +103,38 @@ def _compute(
         failed = sweep.counts.failed or sweep.counts.cancelled
         store.set_sweep_state(sweep.id, SweepState.FAILED if failed else SweepState.DONE)
         return
-    plugins = tuple(sweep.spec.get("plugins", ()))
-    runner = _executor(executor, settings, preparation(store.cells(sweep.id).values(), plugins))
+    for plugin in sweep.spec["plugins"]:
+        load_plugin(plugin)
+    runner = _executor(executor, settings, store, sweep)
     try:
-        Scheduler(store, runner, sweep, plugins, on_progress, stop).run()
+        Scheduler(store, runner, sweep, on_progress, stop).run()
+    except BaseException:
+        store.set_sweep_state(sweep.id, SweepState.PAUSED)
+        raise
     finally:
         # Ray takes a second to go; the report does not wait for it.
         threading.Thread(target=runner.stop, name="stop-executor").start()
 
 
-def _executor(name: ExecutorName, settings: Settings, prepared: Preparation) -> Executor:
+def _executor(name: ExecutorName, settings: Settings, store: Store, sweep: SweepRow) -> Executor:
+    cells = store.cells(sweep.id).values()
+    prepared = preparation(cells, [module_name(plugin) for plugin in sweep.spec["plugins"]])
     if name == "inline":
+        _refuse_edited_code(sweep, cells)
         return InlineExecutor(prepared, settings.kernels)
     from orchestrator.executors.ray_cluster import RayExecutor
 
-    return RayExecutor(prepared, take_snapshot(), settings)
+    return RayExecutor(prepared, store.code(sweep), settings)
+
+
+def _refuse_edited_code(sweep: SweepRow, cells: Iterable[CellRow]) -> None:
+    """In this process only the code as it is now can run; Ray's workers run what was pinned."""
+    kinds = {(cell.workload["name"], cell.mechanism["name"], cell.fingerprint) for cell in cells}
+    if any(code_fingerprint(workload, mechanism) != pinned for workload, mechanism, pinned in kinds):
+        raise RequestError(
+            f"the code was edited after sweep {sweep.id} was submitted: run it without `--executor inline` "
+            "(workers use the code as it was), or submit its spec again"
+        )
 
 
 def preparation(cells: Iterable[CellRow], plugins: Sequence[str]) -> Preparation:

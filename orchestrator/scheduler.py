@@ -52,14 +52,12 @@ class Scheduler:
         store: Store,
         executor: Executor,
         sweep: SweepRow,
-        plugins: tuple[str, ...],
         on_progress: Callable[[Progress], None],
         stop: StopRequest,
     ) -> None:
         self._store = store
         self._executor = executor
         self._sweep = sweep
-        self._plugins = plugins
         self._on_progress = on_progress
         self._stop = stop
         self._cells = store.cells(sweep.id)
@@ -133,7 +131,6 @@ class Scheduler:
             trials=tuple((trial.trial, trial.seed, index[trial.cell]) for trial in trials),
             episodes=first.episodes,
             dtype=first.dtype,
-            plugins=self._plugins,
         )
 
     def _handle(self, event: Event) -> None:

@@ -60,7 +60,7 @@ def main(sweep: str) -> None:
     settings = Settings.read()
     stop, driver_gone = threading.Event(), threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    threading.Thread(target=lambda: (sys.stdin.read(), driver_gone.set()), daemon=True).start()
+    threading.Thread(target=_watch_driver, args=(driver_gone,), daemon=True).start()
     source = StoreOutbox(Store.open(settings.database_url), sweep)
     tracker = open_tracker(settings.tracking_uri, str(settings.artifacts))
     while not stop.is_set():
@@ -69,6 +69,12 @@ def main(sweep: str) -> None:
         if last_round:
             return
         driver_gone.wait(POLL_SECONDS)
+
+
+def _watch_driver(gone: threading.Event) -> None:
+    """The driver never writes: its end of the pipe closes when it finishes, and when it dies."""
+    sys.stdin.read()
+    gone.set()
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ class StoreOutbox:
             runs[by_position[row["trial"]]] = trial_run(sweep, row)
         news = [notice for notice in notices if notice.trial is None]
         if news:
-            runs[news[-1].id] = parent_run(self._store, sweep)
+            runs[news[-1].id] = parent_run(sweep)
             self._store.delivered([notice.id for notice in news[:-1]])
         return [Delivery(notice.id, runs[notice.id]) for notice in _parents_first(notices) if notice.id in runs]
 
@@ -64,7 +64,7 @@ def _parents_first(notices: Sequence[Notice]) -> list[Notice]:
     return sorted(notices, key=lambda notice: (notice.trial is not None, notice.id))
 
 
-def parent_run(store: Store, sweep: SweepRow) -> ParentRun:
+def parent_run(sweep: SweepRow) -> ParentRun:
     """The sweep's run, as the sweep stands now, with its spec, report and figures."""
     counts = sweep.counts
     ended = sweep.state in ENDED

@@ -83,9 +83,7 @@ class ProgressView:
         finished = progress.done + progress.failed
         failed = f", {progress.failed} failed" if progress.failed else ""
         if self._bar is not None:
-            self._bar.update(
-                self._task, completed=finished, total=progress.total, description=f"{self._label}{failed}"
-            )
+            self._bar.update(self._task, completed=finished, total=progress.total, description=f"{self._label}{failed}")
             return
         now = time.monotonic()
         if now - self._last_line >= PLAIN_LINE_SECONDS or finished == progress.total:

@@ -212,7 +212,6 @@ def results(
     chosen = "json" if as_json else output_format
     if chosen == "table":
         from dashboards.terminal import frontier_table
-
         from orchestrator.reporting import summary_of
 
         print_rich(frontier_table(summary_of(store, row)))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
+from urllib.parse import urlsplit
 
 from orchestrator.code_snapshot import CodeSnapshot, unpack_code
 from orchestrator.errors import ExecutorError, PreparationError
@@ -20,16 +22,19 @@ from workers.host import Preparation, WorkerCard
 OBJECT_STORE_BYTES = 128 * 2**20
 """Batches and reports are small; a large store would only slow the start."""
 
+REACH_SECONDS = 5.0
+
 PREPARE = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
-from workers.host import load_plugins
+from models.plugins import load_plugin
 from workers.threads import pin_threads
 from workers.warmup import prepare
 pin_threads(1)
 wanted = json.load(sys.stdin)
 try:
-    load_plugins(wanted["plugins"])
+    for plugin in wanted["plugins"]:
+        load_plugin(plugin)
     prepare(wanted["workloads"], wanted["mechanisms"], wanted["dtype"])
 except Exception as error:
     sys.exit(f"{type(error).__name__}: {error}")
@@ -96,6 +101,7 @@ class RayExecutor:
         common: dict[str, Any] = {"log_to_driver": False, "configure_logging": False, "namespace": "slotsweep"}
         try:
             if self._settings.ray_address:
+                _reach(self._settings.ray_address)
                 ray.init(address=self._settings.ray_address, **common)
             else:
                 ray.init(
@@ -115,11 +121,8 @@ class RayExecutor:
 
         remote = ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0)(_worker_class())
         return remote.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(
-            self._archive, self._code.digest, str(self._settings.home), unpack_code, self._preparation_tree()
+            self._archive, self._code.digest, str(self._settings.home), unpack_code, asdict(self._preparation)
         )
-
-    def _preparation_tree(self) -> dict[str, Any]:
-        return asdict(self._preparation)
 
     def _welcome(self, node: str, actor: Any) -> WorkerCard:
         import ray
@@ -183,9 +186,7 @@ def _worker_class() -> type:
     """The actor's class. It is local, hence sent by value: nothing of ours is imported before our path stands first."""
 
     class BatchWorker:
-        def __init__(
-            self, archive: bytes, digest: str, home: str, unpack: Any, preparation: dict[str, Any]
-        ) -> None:
+        def __init__(self, archive: bytes, digest: str, home: str, unpack: Any, preparation: dict[str, Any]) -> None:
             import os
             import sys
 
@@ -204,6 +205,13 @@ def _worker_class() -> type:
             return self.host.run(task)
 
     return BatchWorker
+
+
+def _reach(address: str) -> None:
+    """Raise OSError if nothing listens at `address` (host:port, or a ray:// URL): Ray itself would wait for minutes."""
+    place = urlsplit(address if "://" in address else f"ray://{address}")
+    if place.hostname and place.port:
+        socket.create_connection((place.hostname, place.port), REACH_SECONDS).close()
 
 
 def _short(error: Exception) -> str:

@@ -1,8 +1,8 @@
 """The store's contract as tests: subclass `StoreContract`, give it a `store` fixture, and a backend is checked.
 
-    class TestMyBackend(StoreContract):
-        @pytest.fixture
-        def store(self): ...
+class TestMyBackend(StoreContract):
+    @pytest.fixture
+    def store(self): ...
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 
+from orchestrator.code_snapshot import CodeSnapshot
 from orchestrator.store.records import CellRow, Counts, NewSweep, TrialResult
 from orchestrator.store.states import SweepState
 from orchestrator.store.store import INFRASTRUCTURE_RETRIES, Store
 
 WORKER = "worker-1"
+CODE = CodeSnapshot("digest", b"archive")
 
 
 def cell(name: str = "a") -> CellRow:
@@ -33,7 +35,7 @@ def asked(cells: int = 2, seeds: int = 3) -> Iterator[tuple[CellRow, int, str]]:
 
 def new_sweep(*, use_cache: bool = True) -> NewSweep:
     """A sweep to submit."""
-    return NewSweep("name", "frontier", {"name": "name"}, "name: name", None, {"slotsweep": "0"}, use_cache)
+    return NewSweep("name", "frontier", {"name": "name"}, "name: name", None, CODE, {"slotsweep": "0"}, use_cache)
 
 
 def result(trial: int, recall: float = 0.5) -> TrialResult:
@@ -69,6 +71,7 @@ class StoreContract:
         assert [pending.seed for pending in first + rest] == [0, 0, 1, 1, 2, 2]
         assert store.sweep(submitted.sweep).counts == Counts(pending=6)
         assert len(store.cells(submitted.sweep)) == 2
+        assert store.code(store.sweep(submitted.sweep)) == CODE
 
     def test_a_finished_trial_is_reused(self, store: Store) -> None:
         """A second sweep of the same keys has nothing left to compute."""

@@ -69,8 +69,8 @@ def ensure_schema(engine: Engine) -> None:
     foreign = _owner(tables)
     if foreign:
         raise StoreError(
-            f"the database at {shown(engine)} holds {foreign}'s tables; slotsweep, Optuna and MLflow need a database or "
-            "schema each: point SLOTSWEEP_DATABASE_URL at one of its own"
+            f"the database at {shown(engine)} holds {foreign}'s tables; slotsweep, Optuna and MLflow need a database "
+            "each: point SLOTSWEEP_DATABASE_URL at one of its own"
         )
     _create(engine)
 

@@ -5,16 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from orchestrator.code_snapshot import CodeSnapshot
+
 
 @dataclass(frozen=True)
 class NewSweep:
-    """A sweep as submitted. `spec` is its canonical JSON form, from which it can run without the file."""
+    """A sweep as submitted.
+
+    spec   its canonical JSON form, from which it can run without the file
+    code   what its workers will run, whatever is edited meanwhile
+    """
 
     name: str
     kind: str
     spec: dict[str, Any]
     spec_text: str
     spec_path: str | None
+    code: CodeSnapshot
     software: dict[str, Any]
     use_cache: bool = True
     priority: int = 0
@@ -120,6 +127,7 @@ class SweepRow:
     spec: dict[str, Any]
     spec_text: str
     spec_path: str | None
+    code: str
     use_cache: bool
     trials: int
     reused: int

@@ -17,6 +17,7 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     String,
     Table,
@@ -45,6 +46,13 @@ def _one_of(column: str, values: list[str], name: str) -> CheckConstraint:
     return CheckConstraint(f"{column} IN ({quoted})", name=name)
 
 
+code = Table(
+    "code",
+    metadata,
+    Column("digest", String(32), primary_key=True),
+    Column("archive", LargeBinary, nullable=False),
+)
+
 sweeps = Table(
     "sweeps",
     metadata,
@@ -56,6 +64,7 @@ sweeps = Table(
     Column("spec", JSON, nullable=False),
     Column("spec_text", Text, nullable=False),
     Column("spec_path", Text),
+    Column("code", ForeignKey("code.digest"), nullable=False),
     Column("use_cache", Boolean, nullable=False),
     Column("trials", Integer, nullable=False),
     Column("reused", Integer, nullable=False),

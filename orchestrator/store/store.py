@@ -3,7 +3,7 @@
 Contract (held by tests on every backend):
 - `submit` links a sweep to one trial row a key: a finished or pending row of the same key is shared, never doubled.
 - `claim` leases pending trials to one attempt; a trial is leased to at most one attempt at a time.
-- `accept` takes an attempt's results once, only while the attempt holds its lease; late or repeated ones change nothing.
+- `accept` takes an attempt's results once, only while it holds its lease; late or repeated ones change nothing.
 - `lose` and `expire` give a dead attempt's trials back, or fail them when their retries are spent.
 - An outcome and the notice that the tracker must hear of it are written in the same transaction.
 """
@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Engine, Table, func, insert, literal, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
+from orchestrator.code_snapshot import CodeSnapshot
 from orchestrator.errors import StoreError
 from orchestrator.store import schema
 from orchestrator.store.clock import lease_now
@@ -68,10 +69,18 @@ class Store:
         identity = uuid.uuid4().hex[:10]
         total = reused = 0
         with self.engine.begin() as connection:
+            connection.execute(_insert_new(connection, schema.code).values(asdict(sweep.code)))
             connection.execute(
                 insert(schema.sweeps),
                 asdict(sweep)
-                | {"id": identity, "state": SweepState.QUEUED, "trials": 0, "reused": 0, "created": time.time()},
+                | {
+                    "code": sweep.code.digest,
+                    "id": identity,
+                    "state": SweepState.QUEUED,
+                    "trials": 0,
+                    "reused": 0,
+                    "created": time.time(),
+                },
             )
             cells: dict[str, int] = {}
             for chunk in _chunks(trials, CHUNK):
@@ -166,6 +175,12 @@ class Store:
         for sweep, state, count in grouped:
             counts.setdefault(sweep, {})[state] = count
         return [_sweep_row(row, Counts(**counts.get(row["id"], {}))) for row in rows]
+
+    def code(self, sweep: SweepRow) -> CodeSnapshot:
+        """The code that was pinned when the sweep was submitted."""
+        query = select(schema.code.c.archive).where(schema.code.c.digest == sweep.code)
+        with reading(self.engine) as connection:
+            return CodeSnapshot(sweep.code, bytes(connection.execute(query).scalar_one()))
 
     def counts(self, sweep: str) -> Counts:
         """The sweep's trials by state."""
@@ -399,7 +414,7 @@ class Store:
             rows = connection.execute(
                 select(schema.hardware.c.id, schema.hardware.c.record).where(schema.hardware.c.id.in_(identities))
             )
-            records = {identity: record for identity, record in rows}
+            records = dict(rows.all())
         return [records[identity] for identity in identities]
 
     # -- reading results --------------------------------------------------------------------------------------------
@@ -445,7 +460,7 @@ class Store:
         """Every machine's record by id."""
         with reading(self.engine) as connection:
             rows = connection.execute(select(schema.hardware.c.id, schema.hardware.c.record))
-            return {identity: record for identity, record in rows}
+            return dict(rows.all())
 
     def cell_times(self, limit: int) -> list[tuple[CellRow, float, int]]:
         """The `limit` newest cells with finished trials: the cell, mean wall seconds of a trial, number of trials."""
@@ -527,7 +542,7 @@ def _counts(connection: Connection, sweep: str) -> Counts:
         .where(links.sweep == sweep)
         .group_by(trials.state)
     ).all()
-    return Counts(**{state: count for state, count in rows})
+    return Counts(**dict(rows))
 
 
 def _sweep_row(row: Any, counts: Counts) -> SweepRow:

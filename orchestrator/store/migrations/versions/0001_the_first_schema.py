@@ -27,6 +27,12 @@ def upgrade() -> None:
         sa.UniqueConstraint("digest", name=op.f("uq_cells_digest")),
     )
     op.create_table(
+        "code",
+        sa.Column("digest", sa.String(length=32), nullable=False),
+        sa.Column("archive", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("digest", name=op.f("pk_code")),
+    )
+    op.create_table(
         "hardware",
         sa.Column("id", sa.String(length=32), nullable=False),
         sa.Column("record", sa.JSON(), nullable=False),
@@ -43,6 +49,7 @@ def upgrade() -> None:
         sa.Column("spec", sa.JSON(), nullable=False),
         sa.Column("spec_text", sa.Text(), nullable=False),
         sa.Column("spec_path", sa.Text(), nullable=True),
+        sa.Column("code", sa.String(length=32), nullable=False),
         sa.Column("use_cache", sa.Boolean(), nullable=False),
         sa.Column("trials", sa.Integer(), nullable=False),
         sa.Column("reused", sa.Integer(), nullable=False),
@@ -55,6 +62,7 @@ def upgrade() -> None:
         sa.CheckConstraint(
             "state IN ('queued', 'running', 'paused', 'done', 'failed', 'cancelled')", name=op.f("ck_sweeps_state")
         ),
+        sa.ForeignKeyConstraint(["code"], ["code.digest"], name=op.f("fk_sweeps_code")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_sweeps")),
     )
     op.create_table(

@@ -1,0 +1,84 @@
+"""Fixtures for tests of the orchestrator."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.settings import Settings
+from orchestrator.store.store import Store
+
+SLOTSWEEP = [sys.executable, "-P", "-c", "from orchestrator.cli import main; main()"]
+OURS = ("SLOTSWEEP_DATABASE_URL", "SLOTSWEEP_TRACKING_URI", "SLOTSWEEP_SERVER", "RAY_ADDRESS")
+
+
+@pytest.fixture(scope="session")
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Compiled kernels that the session's tests share."""
+    return tmp_path_factory.mktemp("kernels")
+
+
+def make_home(folder: Path, kernels: Path) -> Path:
+    """A home that holds nothing but the shared kernels."""
+    home = folder / "home"
+    home.mkdir()
+    (home / "kernels").symlink_to(kernels)
+    return home
+
+
+@pytest.fixture
+def settings(tmp_path: Path, kernels: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """Embedded settings in a home of this test's own."""
+    for name in OURS:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("SLOTSWEEP_HOME", str(make_home(tmp_path, kernels)))
+    return Settings.read()
+
+
+@pytest.fixture
+def store(settings: Settings) -> Iterator[Store]:
+    """The store of `settings`."""
+    store = Store.open(settings.database_url)
+    yield store
+    store.close()
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A finished command."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """The last line of its output as JSON."""
+        return json.loads(self.out.splitlines()[-1])
+
+
+@pytest.fixture
+def slotsweep(settings: Settings, tmp_path: Path) -> Callable[..., Ran]:
+    """Runs the command as a user would, in `tmp_path`, with the home of `settings`."""
+
+    def run(*arguments: str, cwd: Path = tmp_path, timeout: float = 120, **environment: str) -> Ran:
+        done = subprocess.run(
+            [*SLOTSWEEP, *arguments],
+            cwd=cwd,
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+        return Ran(done.returncode, done.stdout, done.stderr)
+
+    return run

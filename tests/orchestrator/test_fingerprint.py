@@ -1,0 +1,71 @@
+"""The code's fingerprint: layout and comments do not matter, what computes does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator import fingerprint as module
+from orchestrator.fingerprint import fingerprint
+
+CODE = '''
+"""Docstring."""
+from models import helper
+
+def rule(x):
+    """What it does."""
+    return helper.twice(x) + 1  # why
+
+LIMIT = Field(3, description="how many")
+'''
+SAME = '''
+from models import helper
+def rule(x):
+    return (
+        helper.twice(x) + 1
+    )
+
+
+LIMIT = Field(3, description="the number")
+'''
+
+
+@pytest.fixture
+def print_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A function from (module text, helper text) to the module's fingerprint, in a tree of its own."""
+
+    def compute(text: str, helper: str = "def twice(x):\n    return 2 * x\n") -> str:
+        (tmp_path / "models").mkdir(exist_ok=True)
+        (tmp_path / "models" / "rule.py").write_text(text)
+        (tmp_path / "models" / "helper.py").write_text(helper)
+        monkeypatch.setattr(module, "ROOT", tmp_path)
+        module._source.cache_clear()
+        module._normalised.cache_clear()
+        result = fingerprint(("models.rule",))
+        module._source.cache_clear()
+        module._normalised.cache_clear()
+        return result
+
+    return compute
+
+
+def test_comments_layout_docstrings_and_descriptions_do_not_matter(print_of) -> None:
+    assert print_of(CODE) == print_of(SAME)
+
+
+@pytest.mark.parametrize(("before", "after"), [("+ 1", "+ 2"), ("Field(3", "Field(4"), ("rule", "role")])
+def test_what_computes_matters(print_of, before: str, after: str) -> None:
+    assert print_of(CODE) != print_of(CODE.replace(before, after))
+
+
+def test_what_is_imported_matters(print_of) -> None:
+    assert print_of(CODE) != print_of(CODE, "def twice(x):\n    return x + x\n")
+    assert print_of(CODE) == print_of(CODE, "def twice(x):  # doubled\n    return 2 * x\n")
+
+
+def test_the_real_closure_covers_kernels_but_no_orchestration() -> None:
+    assert fingerprint(("models.mechanisms.dp_cache",)) != fingerprint(("models.mechanisms.recency",))
+    _, imported = module._normalised(module._source("models.mechanisms.dp_cache"))
+    assert "models.allocation" in imported
+    assert module._source("models.allocation") is not None

@@ -1,0 +1,180 @@
+"""Sweeps on a real Ray: same results as in one process, whatever the working directory holds, whoever dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.orchestrator.conftest import SLOTSWEEP, Ran
+from tests.orchestrator.specs import SMALL, write_small
+
+DEADLY_PLUGIN = '''\
+"""A mechanism whose first run in a folder kills its worker."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Literal
+
+from models.config import MechanismConfig
+from models.mechanism import MECHANISMS, mechanism
+
+FullAttention = MECHANISMS.implementation("full_attention")
+
+
+class DeadlyConfig(MechanismConfig):
+    """Kills its worker unless the marker is there."""
+
+    name: Literal["deadly"] = "deadly"
+    marker: str
+
+
+@mechanism(DeadlyConfig)
+class Deadly(FullAttention):
+    def start(self, stream, rng):
+        marker = Path(self.config.marker)
+        if len(stream) > 12 and not marker.exists():
+            marker.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        super().start(stream, rng)
+'''
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One home for the module, so that kernels compile once."""
+    return tmp_path_factory.mktemp("ray") / "home"
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("SLOTSWEEP_") and k != "RAY_ADDRESS"}
+    return {**kept, "SLOTSWEEP_HOME": str(home), **more}
+
+
+def run(home: Path, cwd: Path, *arguments: str, **more: str) -> Ran:
+    done = subprocess.run(
+        [*SLOTSWEEP, *arguments], cwd=cwd, env=environment(home, **more), capture_output=True, text=True, check=False
+    )
+    return Ran(done.returncode, done.stdout, done.stderr)
+
+
+def metrics(home: Path, cwd: Path, sweep: str) -> dict[str, dict[str, Any]]:
+    rows = json.loads(run(home, cwd, "results", sweep, "--format", "json").out)
+    timed = ("metrics.build_us_per_token", "metrics.read_us_per_query")
+    return {row["key"]: {k: v for k, v in row.items() if k.startswith("metrics.") and k not in timed} for row in rows}
+
+
+def test_ray_gives_bit_for_bit_what_one_process_gives_from_any_directory(home: Path, tmp_path: Path) -> None:
+    """The working directory holds packages with our names, which fail when imported."""
+    for name in ("models", "tasks", "workers", "dashboards"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise ImportError('the wrong package')")
+    write_small(tmp_path)
+    on_ray = run(home, tmp_path, "run", "small.yaml", "--json", PYTHONPATH=".")
+    assert on_ray.code == 0, on_ray.err
+    inline = run(home, tmp_path, "run", "small.yaml", "--no-cache", "--executor", "inline", "--json")
+    assert inline.code == 0, inline.err
+    assert on_ray.json["done"] == inline.json["done"] == 24
+    assert metrics(home, tmp_path, on_ray.json["sweep"]) == metrics(home, tmp_path, inline.json["sweep"])
+
+
+def test_a_killed_worker_is_replaced_and_its_trials_are_computed_once(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "deadly_memory.py").write_text(DEADLY_PLUGIN)
+    marker = tmp_path / "marker"
+    (tmp_path / "spec.yaml").write_text(
+        SMALL.replace("seeds: 4", "seeds: 3\nplugins: [deadly_memory.py]").replace(
+            "  - {name: full_attention}", f"  - {{name: deadly, marker: {marker}}}"
+        )
+    )
+    ran = run(home, tmp_path, "run", "spec.yaml", "--json")
+    assert marker.exists()
+    assert (ran.code, ran.json["done"], ran.json["failed"]) == (0, 18, 0), ran.err
+    rows = json.loads(run(home, tmp_path, "results", ran.json["sweep"], "--format", "json").out)
+    deadly = [row for row in rows if row["mechanism.name"] == "deadly"]
+    assert {row["attempts"] for row in deadly} == {2}
+    assert len({row["key"] for row in rows}) == len(rows) == 18
+
+
+def test_interrupting_once_pauses_and_running_again_finishes(home: Path, tmp_path: Path) -> None:
+    spec = tmp_path / "long.yaml"
+    spec.write_text(SMALL.replace("seeds: 4", "seeds: 400").replace("episodes: 3", "episodes: 40"))
+    process = subprocess.Popen(
+        [*SLOTSWEEP, "run", str(spec), "--json"],
+        cwd=tmp_path,
+        env=environment(home),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if " of 2400 trials" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    answer = json.loads(out.splitlines()[-1])
+    assert process.returncode == 1
+    assert 0 < answer["done"] < 2400
+    assert run(home, tmp_path, "status", answer["sweep"], "--json").json[0]["state"] == "paused"
+    again = run(home, tmp_path, "run", answer["sweep"], "--json")
+    assert (again.code, again.json["done"]) == (0, 2400), again.err
+    rows = json.loads(run(home, tmp_path, "results", answer["sweep"], "--format", "json").out)
+    assert {row["attempts"] for row in rows} == {1}
+
+
+def test_interrupting_twice_cancels_and_leaves_no_process(home: Path, tmp_path: Path) -> None:
+    spec = tmp_path / "long.yaml"
+    spec.write_text(SMALL.replace("seeds: 4", "{count: 400, base: 1000}").replace("episodes: 3", "episodes: 60"))
+    spec.write_text(spec.read_text().replace("{count", "seeds: {count"))
+    process = subprocess.Popen(
+        [*SLOTSWEEP, "run", str(spec), "--json"],
+        cwd=tmp_path,
+        env=environment(home, SLOTSWEEP_TEST_MARK=str(tmp_path)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if " of 2400 trials" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    answer = json.loads(out.splitlines()[-1])
+    assert process.returncode == 1
+    assert run(home, tmp_path, "status", answer["sweep"], "--json").json[0]["state"] == "cancelled"
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline and _marked(str(tmp_path)):
+        time.sleep(0.2)
+    assert _marked(str(tmp_path)) == []
+
+
+def _marked(mark: str) -> list[str]:
+    """Command lines of living processes that were started with SLOTSWEEP_TEST_MARK=mark in their environment."""
+    import psutil
+
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("SLOTSWEEP_TEST_MARK") == mark:
+                found.append(" ".join(process.cmdline()))
+        except psutil.Error:
+            continue
+    return found
+
+
+def test_a_cluster_that_is_not_there_is_one_clear_error(home: Path, tmp_path: Path) -> None:
+    write_small(tmp_path)
+    ran = run(home, tmp_path, "run", "small.yaml", "--no-cache", RAY_ADDRESS="127.0.0.1:1")
+    assert ran.code == 3
+    assert "Ray could not be started on 127.0.0.1:1" in ran.err
+    assert "Traceback" not in ran.err
