@@ -14,6 +14,7 @@ import numpy as np
 from models.stream import Floats, Phase, Stream, round_keys, unit
 
 BLOCK_TOKENS = 256
+BLOCK_ELEMENTS = 1 << 23
 QUERY_BLOCK_ELEMENTS = 1 << 22
 
 
@@ -34,12 +35,15 @@ class Similarities:
         self._rows: tuple[int, int, Floats] | None = None
         self._weights: dict[float, Floats] = {}
 
+    @property
+    def block_tokens(self) -> int:
+        """Tokens in a block: fewer on long streams, so that a block's cosines stay within 64 MiB."""
+        return max(16, min(BLOCK_TOKENS, BLOCK_ELEMENTS // len(self.stream)))
+
     def segments(self) -> Iterator[tuple[int, int, Phase | None]]:
         """Ranges `start, stop` that tile the stream, each with the phase that ends at `stop`, if one does."""
         ends = {phase.end: phase for phase in self.stream.phases}
-        last = self.stream.phases[-1].end
-        cuts = sorted({*range(0, last, BLOCK_TOKENS), *ends, last})
-        for start, stop in pairwise(cuts if cuts[0] == 0 else [0, *cuts]):
+        for start, stop in pairwise(sorted({*range(0, max(ends), self.block_tokens), *ends})):
             yield start, stop, ends.get(stop)
 
     def rows(self, start: int, stop: int) -> Floats:
@@ -52,7 +56,7 @@ class Similarities:
     def score_weights(self, temperature: float, start: int, stop: int) -> Floats:
         """exp((cos - 1) / temperature) for `rows(start, stop)`: unnormalised attention of each token over the past.
 
-        Cosines are at most 1, so nothing overflows, and a token's weight on itself is 1, so no row is all zero.
+        Cosines are at most 1, so nothing overflows, and temperatures at least 0.005, so no weight vanishes.
         """
         rows = self.rows(start, stop)
         if temperature not in self._weights:

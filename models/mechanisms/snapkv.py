@@ -11,7 +11,7 @@ from pydantic import Field
 from models.config import MOST, ReadTemperature, Temperature
 from models.mechanism import Trace, mechanism
 from models.reference import arrivals, attention, top, unit_keys
-from models.similarity import BLOCK_TOKENS, Similarities
+from models.similarity import Similarities
 from models.stream import Floats, Ints, Stream
 from models.token_memory import BudgetConfig, BudgetMemory, largest
 
@@ -68,8 +68,8 @@ class SnapKV(BudgetMemory[SnapKVConfig]):
     def scores(self, similarities: Similarities, stop: int, held: Ints) -> Floats:
         """Attention of the window, the last of the tokens `held` [n], on the others [n - window], pooled."""
         scores = np.zeros(len(held))
-        for start in range(stop - self.config.window, stop, BLOCK_TOKENS):
-            end = min(start + BLOCK_TOKENS, stop)
+        for start in range(stop - self.config.window, stop, similarities.block_tokens):
+            end = min(start + similarities.block_tokens, stop)
             visible = held[held < end]
             weights = similarities.score_weights(self.config.temperature, start, end)[:, visible]
             weights *= visible <= np.arange(start, end)[:, None]

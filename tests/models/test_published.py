@@ -7,6 +7,7 @@ published number, one query in each of 3,000 episodes, is up to 0.009.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -114,3 +115,26 @@ def test_centroid_keys_are_not_equivalent_to_first_occurrences(
         noisy = (lab.recall_stream(seed, repeats=8, noise=deviation * math.sqrt(32)) for seed in range(40))
         slots.append(np.mean([lab.read(group, stream)[0].counts[0] for stream in noisy]))
     assert slots == pytest.approx([first, centroid], rel=0.03)
+
+
+@pytest.mark.data
+@pytest.mark.skipif("SLOTSWEEP_DATA" not in os.environ, reason="SLOTSWEEP_DATA names no folder of data sets")
+def test_movielens_at_a_budget_above_its_distinct_movies(lab: SimpleNamespace) -> None:
+    """First 10,000 ratings in time order, 1,388 movies, d = 64: a slot an item beats any choice of raw tokens."""
+    from tasks.workload import WORKLOADS
+
+    config = WORKLOADS.config_class("movielens")(dataset="ml-latest-small", events=10_000)
+    stream = WORKLOADS.implementation("movielens")(config).stream(seed=0, episode=0)
+
+    def recall(name: str, **fields: Any) -> float:
+        return float(lab.read_one(name, stream, **fields).answers[0].mean())
+
+    cache = lab.read_one("dp_cache", stream, similarity=0.5)
+    assert cache.answers[0].mean() > 0.97
+    assert 1350 < cache.counts[0] <= 1388
+    assert recall("recency", budget=1600) == pytest.approx(0.70, abs=0.02)
+    assert recall("streaming_llm", budget=1600) == pytest.approx(0.70, abs=0.02)
+    assert recall("h2o", budget=1600) < 0.66
+    assert recall("h2o", budget=1600, variant="half_recent") < 0.66
+    assert recall("snapkv", budget=1600) < 0.6
+    assert recall("item_lru", budget=1600) == recall("optimal", budget=1600) == 1.0
