@@ -37,8 +37,12 @@ class TrackerProcess:
                 start_new_session=True,  # Ctrl-C is for the driver; the tracker finishes its deliveries
             )
 
-    def finish(self, seconds: float = GRACE_SECONDS) -> None:
-        """Wait until everything is delivered, at most `seconds`; what is left then is delivered by a later command."""
+    def finish(self) -> None:
+        """Wait until everything is delivered, within reason; what is left then is delivered by a later command.
+
+        SLOTSWEEP_TRACKING_GRACE is what is within reason, in seconds.
+        """
+        seconds = float(os.environ.get("SLOTSWEEP_TRACKING_GRACE", GRACE_SECONDS))
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:

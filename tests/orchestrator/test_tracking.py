@@ -1,0 +1,99 @@
+"""What MLflow holds after a sweep: a parent, a child a trial, the same numbers as the store; late, and once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestrator.settings import Settings
+from orchestrator.store.store import Store
+from orchestrator.tracker_process import TrackerProcess
+from tests.orchestrator.specs import write_small
+
+
+@pytest.fixture
+def client(settings: Settings):
+    import mlflow
+
+    return mlflow.MlflowClient(tracking_uri=settings.tracking_uri)
+
+
+def runs_of(client, name: str):
+    [experiment] = [e for e in client.search_experiments() if e.name == name]
+    runs = client.search_runs([experiment.experiment_id], max_results=1000)
+    parents = [run for run in runs if "mlflow.parentRunId" not in run.data.tags]
+    children = [run for run in runs if "mlflow.parentRunId" in run.data.tags]
+    return parents, children
+
+
+def test_every_trial_is_a_run_under_its_sweep(slotsweep, client, store: Store, tmp_path: Path) -> None:
+    ran = slotsweep("run", str(write_small(tmp_path)), "--executor", "inline", "--json")
+    assert ran.code == 0, ran.err
+    assert store.undelivered(ran.json["sweep"]) == 0
+    [parent], children = runs_of(client, "small")
+    assert len(children) == 24
+    assert {run.info.status for run in [parent, *children]} == {"FINISHED"}
+    assert {run.data.tags["mlflow.parentRunId"] for run in children} == {parent.info.run_id}
+    assert parent.data.metrics["trials_done"] == 24
+    files = {artifact.path for artifact in client.list_artifacts(parent.info.run_id, "report")}
+    assert {"report/report.html", "report/frontier-slots.png", "report/frontier.csv"} <= files
+    assert "spec.yaml" in {artifact.path for artifact in client.list_artifacts(parent.info.run_id)}
+    by_key = {row["key"]: row for row in slotsweep("results", "last", "--json").json}
+    for run in children:
+        row = by_key[run.data.tags["slotsweep.trial_key"]]
+        assert run.data.metrics["recall"] == row["metrics.recall"]
+        assert run.data.params["mechanism.name"] == row["mechanism.name"]
+        assert run.data.params["seed"] == str(row["seed"])
+        assert run.data.tags["hw.cpu_model"] == row["hw.cpu_model"]
+        assert run.info.start_time == round(1000 * row["started"])
+
+
+def test_reused_trials_are_runs_of_their_second_sweep_too(slotsweep, client, tmp_path: Path) -> None:
+    for _ in range(2):
+        assert slotsweep("run", str(write_small(tmp_path)), "--executor", "inline").code == 0
+    parents, children = runs_of(client, "small")
+    assert (len(parents), len(children)) == (2, 48)
+    assert sum(run.data.tags["slotsweep.reused"] == "true" for run in children) == 24
+
+
+def test_an_unreachable_server_costs_no_result_and_runs_follow_later(
+    slotsweep, client, settings: Settings, store: Store, tmp_path: Path
+) -> None:
+    """The tracking server is down for the whole sweep; a later tracker delivers everything, once."""
+    spec = str(write_small(tmp_path))
+    ran = slotsweep(
+        "run", spec, "--executor", "inline", "--json",
+        SLOTSWEEP_TRACKING_URI="http://127.0.0.1:1", SLOTSWEEP_TRACKING_GRACE="1",
+    )  # fmt: skip
+    assert (ran.code, ran.json["done"]) == (0, 24), ran.err
+    assert "MLflow runs are still to be written" in ran.err
+    waiting = store.undelivered(ran.json["sweep"])
+    assert waiting >= 24
+    for _ in range(2):
+        TrackerProcess(settings, ran.json["sweep"]).finish()
+    assert store.undelivered(ran.json["sweep"]) == 0
+    [parent], children = runs_of(client, "small")
+    assert len(children) == 24
+    assert {run.info.status for run in [parent, *children]} == {"FINISHED"}
+
+
+def test_a_tracker_whose_driver_dies_delivers_what_is_there_and_ends(slotsweep, settings: Settings, tmp_path: Path) -> None:
+    sweep = slotsweep("submit", str(write_small(tmp_path))).out.strip()
+    code = (
+        "import os, sys, time; from orchestrator.settings import Settings; "
+        "from orchestrator.tracker_process import TrackerProcess; "
+        "tracker = TrackerProcess(Settings.read(), sys.argv[1]); print(tracker._process.pid, flush=True); os._exit(9)"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", code, sweep], capture_output=True, text=True, check=False)
+    import psutil
+
+    assert done.returncode == 9
+    try:
+        psutil.Process(int(done.stdout)).wait(60)
+    except psutil.NoSuchProcess:
+        pass
+    store = Store.open(settings.database_url)
+    assert store.undelivered(sweep) == 0
