@@ -66,11 +66,10 @@ class Slots(NamedTuple):
 
 @dataclass
 class Usage:
-    """Slots in use over time, one entry a config: sum over tokens (after each write), peak, and count at phase ends."""
+    """Slots in use over time, one entry a config: their sum over tokens, after each write, and their peak."""
 
     held: Ints
     peak: Ints
-    phase_ends: list[Ints] = field(default_factory=list)
 
 
 @dataclass
@@ -79,8 +78,8 @@ class Trace:
 
     tokens, values, keys: slots at each phase end, in slot order (keys only where they are not keys of tokens)
     held, peak: as in `Usage`, for the one config
-    margin: smallest relative gap by which any decision was taken; an exact tie, settled by the stated rule, does not
-        count. Fast and reference forms must agree wherever margin > 1e-6.
+    margin: smallest gap (relative; of cosines absolute) by which any decision was taken; a tie, settled by the stated
+        rule, does not count. Fast and reference forms must agree wherever margin > 1e-6.
     """
 
     tokens: list[list[int]] = field(default_factory=list)

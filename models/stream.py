@@ -63,10 +63,16 @@ class Stream:
         if not np.isfinite(self.keys).all():
             first = int(np.flatnonzero(~np.isfinite(self.keys).all(axis=1))[0])
             raise StreamError(f"the key of token {first} is not finite")
+        if length and not (self.values.min() >= 0 and self.values.max() < self.classes):
+            raise StreamError(f"values must be classes in 0..{self.classes - 1}")
         ends = [phase.end for phase in self.phases]
         if not ends or ends != sorted(set(ends)) or ends[0] < 1 or ends[-1] > length:
             raise StreamError(f"phase ends must rise within 1..{length}; got {ends}")
         for phase in self.phases:
+            count = len(phase.queries)
+            if phase.queries.shape != (count, self.dim) or phase.answers.shape != (count,):
+                shapes = f"{phase.queries.shape}, {phase.answers.shape}"
+                raise StreamError(f"a phase needs queries [Q, {self.dim}] and answers [Q]; got {shapes}")
             if not np.isfinite(phase.queries).all():
                 raise StreamError(f"a query of the phase ending at token {phase.end} is not finite")
 

@@ -37,7 +37,8 @@ class TokenMemory(SlotMemory[C]):
 
     def contents(self) -> Contents:
         """What each config holds now."""
-        return Contents(self.slots.tokens, self.token_values[self.slots.tokens], self.slots.counts)
+        np.take(self.token_values, self.slots.tokens, out=self.slots.values, mode="clip")
+        return super().contents()
 
 
 class BudgetConfig(MechanismConfig):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,6 +43,12 @@ def test_a_novelty_equal_to_tau_merges(lab: SimpleNamespace) -> None:
     stream = lab.stream([[0.5, 0.5, 0.5, 0.5], [0.5, 0.5, 0.5, -0.5]])
     assert lab.read_one("dp_cache", stream, tau=0.5).counts == [1]
     assert lab.read_one("dp_cache", stream, tau=0.5 - 1e-9).counts == [2]
+
+
+def test_keys_within_rounding_of_two_slots_merge_into_the_older(lab: SimpleNamespace) -> None:
+    """The slots differ by 1.5e-9, just enough; the third key is within 1e-9 of both, and nearer to the second."""
+    stream = lab.stream(circle(0, 0.00314, 0.0018), [0, 1, 2])
+    assert lab.read_one("dp_cache", stream, tau=0.0, keep="last").values == [[2, 1]]
 
 
 # --- extreme thresholds ---
@@ -366,3 +373,26 @@ def test_an_empty_memory_abstains() -> None:
     assert predicted.tolist() == [[ABSTAINED, ABSTAINED]]
     read_softmax(np.ones((2, 1)), nothing, nothing, np.zeros(1, dtype=np.int64), 3, predicted)
     assert predicted.tolist() == [[ABSTAINED, ABSTAINED]]
+
+
+# --- streams that no memory can be given ---
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"values": [0, 3]}, "0..2"),
+        ({"values": [0, -1]}, "0..2"),
+        ({"values": [0, 1, 2]}, "values"),
+        ({"queries": [[1.0]]}, "queries"),
+        ({"answers": [0]}, "answers"),
+        ({"ends": (0,)}, "phase ends"),
+        ({"ends": (2, 1)}, "phase ends"),
+        ({"ends": (3,)}, "phase ends"),
+    ],
+)
+def test_streams_that_do_not_fit_together_are_refused(
+    lab: SimpleNamespace, change: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(StreamError, match=complaint):
+        lab.stream(**{"keys": np.eye(2), "values": [0, 1], "classes": 3, **change})
