@@ -141,13 +141,15 @@ def observe(weights: Floats, counts: Ints, tokens: Ints, score: Floats) -> None:
     whole = -1
     for c in range(len(counts)):
         if counts[c] == seen and whole >= 0:
-            score[c, :seen] = score[whole, :seen]
+            for slot in range(seen):
+                score[c, slot] = score[whole, slot]
             continue
         if counts[c] == seen:
             whole = c
-        score[c, counts[c] - block : counts[c]] = 0.0
         for r in range(block):
-            attend(weights[r], counts[c] - block + r + 1, tokens[c], score[c], attention)
+            newest = counts[c] - block + r
+            score[c, newest] = 0.0
+            attend(weights[r], newest + 1, tokens[c], score[c], attention)
 
 
 @kernel
