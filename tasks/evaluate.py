@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,13 +17,43 @@ import numpy as np
 
 from models.config import MechanismConfig
 from models.mechanism import MECHANISMS, Mechanism
-from models.similarity import Similarities
-from models.stream import KEY_BYTES, Floats, Phase, Stream
+from models.similarity import QueryBlock, Similarities
+from models.stream import KEY_BYTES, Phase, Stream
 from tasks.seeds import generator
 from tasks.workload import Workload
 
 TIMING_METRICS = frozenset({"build_us_per_token", "read_us_per_query"})
 """Metrics that depend on the machine and the moment; every other metric is a function of the trial's key."""
+
+SUMMED_METRICS = (
+    "recall",
+    "recall_all",
+    "recall_credited",
+    "abstained",
+    "slots",
+    "slots_peak",
+    "slots_mean",
+    "slots_phase_end",
+    "bytes",
+    "bytes_peak",
+    "bytes_metadata",
+    "chance",
+    "tokens",
+    "items",
+)
+"""Metrics averaged over episodes, in the order in which results show them.
+
+recall           asked queries answered right; a memory that holds nothing abstains, which is wrong
+recall_all       all queries answered right
+recall_credited  recall with a guess, right with probability `chance`, where the memory abstained
+abstained        queries that found the memory empty
+slots, bytes     held after the last token; *_peak: the most held at once; slots_mean: over tokens;
+                 slots_phase_end: over phase ends; bytes_metadata: the part of `bytes` that is neither key nor value
+tokens, items    length of the stream, distinct items in it
+"""
+
+UNUSED = np.random.default_rng(0)
+"""Handed to mechanisms that draw nothing: making a generator costs as much as a small stream."""
 
 
 @dataclass(frozen=True)
@@ -102,11 +132,11 @@ class _Group:
         self.members = members
         self.key_bytes = key_bytes
         self.error: Exception | None = None
-        self.sums: dict[str, Floats] = {}
+        self.sums = {name: np.zeros(len(memory)) for name in SUMMED_METRICS}
         self.build_seconds = self.read_seconds = 0.0
         self.tokens = self.queries = 0
 
-    def guard(self, step: Any, *arguments: Any) -> None:
+    def guard(self, step: Callable[..., None], *arguments: Any) -> None:
         """Run `step` unless this group has failed; remember the error if it fails."""
         if self.error is None:
             try:
@@ -114,11 +144,9 @@ class _Group:
             except Exception as error:
                 self.error = error
 
-    def add(self, name: str, value: Any) -> None:
-        self.sums[name] = self.sums.get(name, 0.0) + np.broadcast_to(np.asarray(value, np.float64), len(self.memory))
-
     def start(self, stream: Stream, seed: int, episode: int) -> None:
-        self.memory.start(stream, generator(seed, "mechanism", episode))
+        draws = UNUSED if self.memory.seed_free else generator(seed, "mechanism", episode)
+        self.memory.start(stream, draws)
 
     def write(self, similarities: Similarities, start: int, stop: int, shared: float) -> None:
         began = time.perf_counter()
@@ -132,35 +160,35 @@ class _Group:
         self.build_seconds += (time.perf_counter() - began) / len(self.memory)
         self.right = np.empty((len(self.memory), len(phase.queries)))
 
-    def read(self, block: Any, phase: Phase) -> None:
+    def read(self, block: QueryBlock, phase: Phase) -> None:
         began = time.perf_counter()
         self.right[:, block.start : block.start + len(block)] = self.memory.answer(block, phase)
         self.read_seconds += (time.perf_counter() - began) / len(self.memory)
         self.queries += len(block)
 
     def end_phase(self, stream: Stream, phase: Phase) -> None:
-        phases = len(stream.phases)
+        share = 1.0 / len(stream.phases)
         abstained = np.isnan(self.right)
         right = np.where(abstained, 0.0, self.right)
-        credited = np.where(abstained, stream.chance, self.right)
-        self.add("recall", right[:, phase.asked].mean(axis=1) / phases)
-        self.add("recall_all", right.mean(axis=1) / phases)
-        self.add("recall_credited", credited[:, phase.asked].mean(axis=1) / phases)
-        self.add("abstained", abstained.mean(axis=1) / phases)
-        self.add("slots_phase_end", self.memory.counts() / phases)
+        asked = right[:, phase.asked].mean(axis=1)
+        self.sums["recall"] += share * asked
+        self.sums["recall_all"] += share * right.mean(axis=1)
+        self.sums["recall_credited"] += share * (asked + stream.chance * abstained[:, phase.asked].mean(axis=1))
+        self.sums["abstained"] += share * abstained.mean(axis=1)
+        self.sums["slots_phase_end"] += share * self.memory.counts()
 
     def finish(self, stream: Stream) -> None:
         slots, usage = self.memory.counts(), self.memory.usage()
         body, metadata = self.memory.bytes_per_slot(stream.dim, self.key_bytes)
-        self.add("slots", slots)
-        self.add("slots_peak", usage.peak)
-        self.add("slots_mean", usage.held / stream.phases[-1].end)
-        self.add("bytes", slots * (body + metadata))
-        self.add("bytes_peak", usage.peak * (body + metadata))
-        self.add("bytes_metadata", slots * metadata)
-        self.add("chance", stream.chance)
-        self.add("tokens", stream.phases[-1].end)
-        self.add("items", stream.distinct)
+        self.sums["slots"] += slots
+        self.sums["slots_peak"] += usage.peak
+        self.sums["slots_mean"] += usage.held / stream.phases[-1].end
+        self.sums["bytes"] += slots * (body + metadata)
+        self.sums["bytes_peak"] += usage.peak * (body + metadata)
+        self.sums["bytes_metadata"] += slots * metadata
+        self.sums["chance"] += stream.chance
+        self.sums["tokens"] += stream.phases[-1].end
+        self.sums["items"] += stream.distinct
 
     def metrics(self, episodes: int) -> list[dict[str, float]]:
         """Means over `episodes`, one mapping a config."""

@@ -48,7 +48,13 @@ def test_every_command_of_the_readme_runs(tmp_path: Path) -> None:
             assert example is not None
             (tmp_path / "sweep.yaml").write_text(example[1].replace("episodes: 100", "episodes: 3"))
         done = subprocess.run(
-            shlex.split(command), cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=180
+            shlex.split(command),
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=180,
         )
         assert done.returncode == 0, f"{command}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
         if command == "slotsweep run sweep.yaml":

@@ -28,7 +28,6 @@ class BatchTask:
     trials: tuple[tuple[int, int, int], ...]
     episodes: int
     dtype: str
-    plugins: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import uuid
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from models.plugins import load_plugin
 from workers.batch import BatchReport, BatchTask, run_batch
 from workers.hardware import hardware_id, read_hardware
 from workers.threads import pin_threads
@@ -41,7 +40,8 @@ class WorkerHost:
 
     def __init__(self, preparation: Preparation, threads: int = 1) -> None:
         pin_threads(threads)
-        load_plugins(preparation.plugins)
+        for plugin in preparation.plugins:
+            load_plugin(plugin)
         prepare(preparation.workloads, preparation.mechanisms, preparation.dtype)
         record = read_hardware().flat()
         self.card = WorkerCard(
@@ -55,9 +55,3 @@ class WorkerHost:
     def run(self, task: BatchTask) -> BatchReport:
         """Run one batch."""
         return run_batch(task)
-
-
-def load_plugins(modules: Sequence[str]) -> None:
-    """Import the modules that register a sweep's own mechanisms and workloads."""
-    for module in modules:
-        importlib.import_module(module)

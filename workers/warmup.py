@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from models.config import MechanismConfig
 from models.mechanism import MECHANISMS
 from models.stream import Phase, Stream, unit
 from tasks.evaluate import evaluate
@@ -34,7 +35,7 @@ class TinyStreams(Workload[Any]):
 
 def compile_kernels(mechanisms: Iterable[dict[str, Any]], dtype: str) -> None:
     """Run each kind of `mechanisms` (identities) once on a tiny stream. Raises what the mechanism raises."""
-    kinds = {}
+    kinds: dict[tuple[Any, ...], MechanismConfig] = {}
     for config in map(load_mechanism, mechanisms):
         kinds.setdefault((config.name, MECHANISMS.implementation(config.name).group_key(config)), config)
     evaluate(TinyStreams(None), list(kinds.values()), seed=0, episodes=1, dtype=dtype)

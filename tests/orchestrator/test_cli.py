@@ -195,7 +195,9 @@ def test_light_commands_answer_in_half_a_second_and_import_nothing_heavy(slotswe
 
 def test_a_reader_that_stops_reading_is_no_error(slotsweep, tmp_path: Path) -> None:
     slotsweep("run", str(write_small(tmp_path)), "--executor", "inline")
-    command = f"{' '.join(repr(part) if ' ' in part else part for part in SLOTSWEEP)} results last --format csv | head -1"
+    command = (
+        f"{' '.join(repr(part) if ' ' in part else part for part in SLOTSWEEP)} results last --format csv | head -1"
+    )
     done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.stdout.startswith("sweep,trial,key")
     assert "Traceback" not in done.stderr

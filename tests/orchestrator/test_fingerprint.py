@@ -19,7 +19,7 @@ def rule(x):
 
 LIMIT = Field(3, description="how many")
 '''
-SAME = '''
+SAME = """
 from models import helper
 def rule(x):
     return (
@@ -28,7 +28,7 @@ def rule(x):
 
 
 LIMIT = Field(3, description="the number")
-'''
+"""
 
 
 @pytest.fixture

@@ -54,7 +54,9 @@ def test_the_plan_is_the_product_with_every_combination_once(
 
 
 def test_three_times_four_times_two_is_twenty_four() -> None:
-    plan = Plan(read_spec(SMALL.replace("seeds: 4", "seeds: 2").replace("[4, 8, 16]", "[4, 8, 16, 32, 64, 2, 3, 5, 6]")))
+    plan = Plan(
+        read_spec(SMALL.replace("seeds: 4", "seeds: 2").replace("[4, 8, 16]", "[4, 8, 16, 32, 64, 2, 3, 5, 6]"))
+    )
     assert plan.trial_count == 24
 
 
@@ -62,14 +64,21 @@ def test_keys_do_not_depend_on_how_a_number_is_written() -> None:
     written = [{"similarity": 0.7}, {"tau": 0.3}, {"tau": 0.30000000000000004}, {"tau": 1 - 0.7}]
     keys = set()
     for fields in written:
-        text = SMALL.replace("similarity: {values: [0.5, 0.6]}", f"{next(iter(fields))}: {next(iter(fields.values()))!r}")
+        text = SMALL.replace(
+            "similarity: {values: [0.5, 0.6]}", f"{next(iter(fields))}: {next(iter(fields.values()))!r}"
+        )
         keys.add(tuple(key for _, _, key in Plan(read_spec(text)).trials()))
     assert len(keys) == 1
 
 
 @pytest.mark.parametrize(
     ("before", "after"),
-    [("items: 8", "items: 9"), ("noise: 0.3", "noise: 0.31"), ("episodes: 3", "episodes: 4"), ("[4, 8, 16]", "[5, 9, 17]")],
+    [
+        ("items: 8", "items: 9"),
+        ("noise: 0.3", "noise: 0.31"),
+        ("episodes: 3", "episodes: 4"),
+        ("[4, 8, 16]", "[5, 9, 17]"),
+    ],
 )
 def test_keys_depend_on_what_is_asked(before: str, after: str) -> None:
     keys = [{key for _, _, key in Plan(read_spec(text)).trials()} for text in (SMALL, SMALL.replace(before, after))]

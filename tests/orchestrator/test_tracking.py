@@ -80,7 +80,9 @@ def test_an_unreachable_server_costs_no_result_and_runs_follow_later(
     assert {run.info.status for run in [parent, *children]} == {"FINISHED"}
 
 
-def test_a_tracker_whose_driver_dies_delivers_what_is_there_and_ends(slotsweep, settings: Settings, tmp_path: Path) -> None:
+def test_a_tracker_whose_driver_dies_delivers_what_is_there_and_ends(
+    slotsweep, settings: Settings, tmp_path: Path
+) -> None:
     sweep = slotsweep("submit", str(write_small(tmp_path))).out.strip()
     code = (
         "import os, sys, time; from orchestrator.settings import Settings; "
