@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from pathlib import Path
@@ -93,9 +94,7 @@ def test_a_tracker_whose_driver_dies_delivers_what_is_there_and_ends(
     import psutil
 
     assert done.returncode == 9
-    try:
+    with contextlib.suppress(psutil.NoSuchProcess):
         psutil.Process(int(done.stdout)).wait(60)
-    except psutil.NoSuchProcess:
-        pass
     store = Store.open(settings.database_url)
     assert store.undelivered(sweep) == 0
