@@ -114,12 +114,8 @@ def main() -> None:
     print(f"                        with warm kernels     {warm.command_seconds:7.1f} s")
     print(f"                        all reused            {reused:7.1f} s")
     print(f"a trial, once workers run, MLflow included    {cold.trial_ms:7.2f} ms cold {warm.trial_ms:7.2f} ms warm")
-    print(
-        f"a no-op trial of Ray Tune, reuse_actors=True  {tune_reuse:7.1f} ms  = {tune_reuse / warm.trial_ms:6.0f} of ours"
-    )
-    print(
-        f"a no-op trial of Ray Tune, defaults           {tune_fresh:7.1f} ms  = {tune_fresh / warm.trial_ms:6.0f} of ours"
-    )
+    for kind, ms in (("reuse_actors=True", tune_reuse), ("defaults", tune_fresh)):
+        print(f"a no-op trial of Ray Tune, {kind:<18} {ms:7.1f} ms  = {ms / warm.trial_ms:6.0f} of ours")
 
 
 def run_sweep_again(home: Path) -> float:
