@@ -15,8 +15,8 @@ from orchestrator.spec.hints import did_you_mean, nearest, one_of
 from orchestrator.spec.nodes import ListNode, MapNode, Node, ScalarNode, quoted, shown, to_python
 from orchestrator.spec.overrides import apply_overrides
 from orchestrator.spec.problems import Problems, Source
-from orchestrator.spec.schema import KINDS, SeedRange, SpecFields
-from orchestrator.spec.spec import Spec
+from orchestrator.spec.schema import KINDS, SeedRange, SpecFields, StopAfter
+from orchestrator.spec.spec import Policy, Spec
 from orchestrator.spec.validation import check_field, validate
 
 TEXT_NAME = "<text>"
@@ -91,6 +91,7 @@ class _Reader:
             episodes=fields.episodes,
             description=fields.description,
             plugins=plugins,
+            policy=_policy(fields),
             text=text,
             overrides=overrides,
             path=path,
@@ -205,3 +206,15 @@ def _seeds(seeds: int | SeedRange | list[int]) -> tuple[int, ...]:
         return tuple(seeds)
     count, base = (seeds, 0) if isinstance(seeds, int) else (seeds.count, seeds.base)
     return tuple(range(base, base + count))
+
+
+def _policy(fields: SpecFields) -> Policy:
+    reaction = fields.on_failure
+    stop_after = reaction.stop_after if isinstance(reaction, StopAfter) else {"continue": None, "stop": 1}[reaction]
+    return Policy(
+        priority=fields.priority,
+        stop_after=stop_after,
+        timeout=fields.timeout,
+        infrastructure_retries=fields.retries.infrastructure,
+        code_retries=fields.retries.code,
+    )

@@ -12,7 +12,7 @@ from orchestrator.spec.axes import Axis
 from orchestrator.spec.entries import MECHANISM, WORKLOAD, Entry, Family
 from orchestrator.spec.problems import Place, Problem, Source, SpecError
 from orchestrator.spec.schema import Device, DTypeName, SeedValue
-from orchestrator.spec.spec import Spec
+from orchestrator.spec.spec import Policy, Spec
 
 
 class _Saved(BaseModel):
@@ -46,6 +46,7 @@ class SavedSpec(_Saved):
     device: Device
     dtype: DTypeName
     plugins: list[str]
+    policy: Policy = Policy()
     text: str
     overrides: list[str]
     path: str | None
@@ -64,6 +65,7 @@ def canonical(spec: Spec) -> dict[str, Any]:
         device=list(spec.device) if isinstance(spec.device, tuple) else spec.device,
         dtype=spec.dtype,
         plugins=list(spec.plugins),
+        policy=spec.policy,
         text=spec.text,
         overrides=list(spec.overrides),
         path=spec.path,
@@ -94,6 +96,7 @@ def from_canonical(tree: dict[str, Any]) -> Spec:
         episodes=saved.episodes,
         description=saved.description,
         plugins=tuple(saved.plugins),
+        policy=saved.policy,
         text=saved.text,
         overrides=tuple(saved.overrides),
         path=saved.path,

@@ -65,6 +65,29 @@ Device = Annotated[
 ]
 
 
+def _form_of_reaction(value: Any) -> str:
+    return "a limit" if isinstance(value, dict) else "a word"
+
+
+class StopAfter(_Strict):
+    """A limit on failed trials."""
+
+    stop_after: int = Field(ge=1, description="stop once this many trials have failed")
+
+
+OnFailure = Annotated[
+    Annotated[Literal["continue", "stop"], Tag("a word")] | Annotated[StopAfter, Tag("a limit")],
+    Discriminator(_form_of_reaction),
+]
+
+
+class Retries(_Strict):
+    """How often a trial is tried again before it fails for good."""
+
+    infrastructure: int = Field(3, ge=0, le=100, description="after a lost worker")
+    code: int = Field(0, ge=0, le=100, description="after an error of the trial's own")
+
+
 class SpecFields(_Strict):
     """A slotsweep spec: one sweep, written down."""
 
@@ -91,4 +114,12 @@ class SpecFields(_Strict):
     plugins: list[str] = Field(
         default_factory=list,
         description="modules with mechanisms or workloads of your own: names, or .py files relative to the spec",
+    )
+    priority: int = Field(0, ge=-1000, le=1000, description="of several queued sweeps the highest priority runs first")
+    on_failure: OnFailure = Field(
+        "continue", description="when trials fail: continue, stop at the first, or {stop_after: n}"
+    )
+    timeout: float | None = Field(None, gt=0, le=1e7, description="most seconds a trial may take")
+    retries: Retries = Field(
+        default_factory=Retries, description="{infrastructure: 3, code: 0}: tries after the first one"
     )

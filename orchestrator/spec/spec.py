@@ -12,6 +12,23 @@ from tasks.workload import WorkloadConfig
 
 
 @dataclass(frozen=True)
+class Policy:
+    """How a sweep is run, which changes no result.
+
+    priority    of several queued sweeps the highest runs first
+    stop_after  failed trials after which the sweep stops; None: it carries on
+    timeout     most seconds a trial may take; None: any
+    infrastructure_retries, code_retries   tries of a trial after its first, by kind of failure
+    """
+
+    priority: int = 0
+    stop_after: int | None = None
+    timeout: float | None = None
+    infrastructure_retries: int = 3
+    code_retries: int = 0
+
+
+@dataclass(frozen=True)
 class Spec:
     """A valid spec. Configs are made on demand, in file order, first axis slowest, every combination exactly once.
 
@@ -32,6 +49,7 @@ class Spec:
     episodes: int | None = None
     description: str | None = None
     plugins: tuple[str, ...] = ()
+    policy: Policy = Policy()
     text: str = ""
     overrides: tuple[str, ...] = ()
     path: str | None = None
