@@ -254,8 +254,10 @@ def test_centroids_are_normalised_sums(lab: SimpleNamespace) -> None:
     np.testing.assert_allclose(reading.keys[0], circle(30.0), atol=1e-6)
 
 
-def test_a_centroid_whose_members_cancel_is_a_zero_key(lab: SimpleNamespace) -> None:
-    reading = lab.read_one("dp_cache", lab.stream([[1.0, 0.0], [-1.0, 0.0]]), tau=2.0, keys="centroid")
+@pytest.mark.parametrize("degrees", [(0.0, 180.0), (0.0, 120.0, 240.0)])
+def test_a_centroid_whose_members_cancel_is_a_zero_key(lab: SimpleNamespace, degrees: tuple[float, ...]) -> None:
+    """Also where rounding leaves something of the sum."""
+    reading = lab.read_one("dp_cache", lab.stream(circle(*degrees)), tau=2.0, keys="centroid")
     assert reading.keys[0].tolist() == [[0.0, 0.0]]
     assert not np.isnan(reading.answers[0]).any()
 

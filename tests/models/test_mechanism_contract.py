@@ -255,6 +255,13 @@ def test_configs_of_a_test_group_do_run_as_one_group(
     assert len(keys) == 1
 
 
+def test_slots_of_different_size_do_not_share_a_group(lab: SimpleNamespace) -> None:
+    """Under a cap each slot carries a usage counter."""
+    key = MECHANISMS.implementation("dp_cache").group_key
+    assert key(lab.config("dp_cache", cap=5)) == key(lab.config("dp_cache", cap=6, tau=0.1))
+    assert key(lab.config("dp_cache", cap=5)) != key(lab.config("dp_cache"))
+
+
 @every_group
 def test_nothing_is_left_of_a_stream_when_the_next_is_read(
     lab: SimpleNamespace, name: str, group: list[dict[str, Any]]

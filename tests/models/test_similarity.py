@@ -34,6 +34,7 @@ def test_rows_and_weights_are_cosines_with_everything_so_far(lab: SimpleNamespac
     np.testing.assert_allclose(similarities.score_weights(0.13, 7, 20), expected, rtol=1e-11)
     assert similarities.score_weights(0.13, 7, 20) is similarities.score_weights(0.13, 7, 20)
     assert similarities.score_weights(0.13, 0, 20).shape == (20, 20)
+    assert similarities.rows(0, 9).shape == (9, 9)
 
 
 def test_query_blocks_are_small_and_complete(lab: SimpleNamespace) -> None:
