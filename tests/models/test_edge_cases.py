@@ -257,7 +257,8 @@ def test_centroids_are_normalised_sums(lab: SimpleNamespace) -> None:
 @pytest.mark.parametrize("degrees", [(0.0, 180.0), (0.0, 120.0, 240.0)])
 def test_a_centroid_whose_members_cancel_is_a_zero_key(lab: SimpleNamespace, degrees: tuple[float, ...]) -> None:
     """Also where rounding leaves something of the sum."""
-    reading = lab.read_one("dp_cache", lab.stream(circle(*degrees)), tau=2.0, keys="centroid")
+    cache = lab.mechanism("dp_cache", {"tau": 2.0, "keys": "centroid"})
+    [reading] = lab.read(cache, lab.stream(circle(*degrees)), dtype="float64")
     assert reading.keys[0].tolist() == [[0.0, 0.0]]
     assert not np.isnan(reading.answers[0]).any()
 
