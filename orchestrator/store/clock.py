@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import subprocess
 import time
 from pathlib import Path
 
@@ -17,7 +18,7 @@ def lease_now(connection: Connection) -> tuple[str, float]:
         return SERVER_CLOCK, float(
             connection.execute(text("SELECT extract(epoch FROM clock_timestamp())")).scalar_one()
         )
-    return _boot_id(), _since_boot()
+    return boot_id(), _since_boot()
 
 
 def _since_boot() -> float:
@@ -27,11 +28,11 @@ def _since_boot() -> float:
 
 
 @functools.cache
-def _boot_id() -> str:
+def boot_id() -> str:
     """Names this boot of this host: after a reboot, times since boot say nothing about leases from before."""
     path = Path("/proc/sys/kernel/random/boot_id")
     if path.exists():
         return path.read_text().strip()
-    import psutil
-
-    return f"boot-{psutil.boot_time():.0f}"
+    return subprocess.run(
+        ["sysctl", "-n", "kern.bootsessionuuid"], capture_output=True, text=True, check=True
+    ).stdout.strip()

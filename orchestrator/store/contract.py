@@ -9,11 +9,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
+
+from sqlalchemy import update
+from sqlalchemy.exc import DBAPIError
 
 from orchestrator.code_snapshot import CodeSnapshot
+from orchestrator.store import schema
 from orchestrator.store.records import CellRow, Counts, NewSweep, TrialResult
-from orchestrator.store.states import SweepState
-from orchestrator.store.store import INFRASTRUCTURE_RETRIES, Store
+from orchestrator.store.states import SweepState, TrialState
+from orchestrator.store.store import Store
 
 WORKER = "worker-1"
 CODE = CodeSnapshot("digest", b"archive")
@@ -171,7 +176,7 @@ class StoreContract:
         """Then the trial fails with its reason."""
         with_worker(store)
         submitted = store.submit(new_sweep(), asked(1, 1))
-        for _ in range(INFRASTRUCTURE_RETRIES + 1):
+        for _ in range(new_sweep().infrastructure_retries + 1):
             lease = store.claim(submitted.sweep, trials_of(store, submitted.sweep), WORKER, 60)
             assert lease is not None
             store.lose(lease.attempt, "worker_lost", "gone")
@@ -207,8 +212,11 @@ class StoreContract:
         submitted = store.submit(new_sweep(), asked(1, 1))
         assert not store.set_sweep_state(submitted.sweep, SweepState.DONE)
         assert store.sweep(submitted.sweep).state == SweepState.QUEUED
-        for state in (SweepState.RUNNING, SweepState.PAUSED, SweepState.RUNNING, SweepState.DONE):
+        for state in (SweepState.RUNNING, SweepState.PAUSED, SweepState.RUNNING):
             assert store.set_sweep_state(submitted.sweep, state)
+        assert not store.set_sweep_state(submitted.sweep, SweepState.DONE), "a trial still waits"
+        store.cancel_pending(submitted.sweep)
+        assert store.set_sweep_state(submitted.sweep, SweepState.DONE)
         assert not store.set_sweep_state(submitted.sweep, SweepState.RUNNING)
         assert store.sweep(submitted.sweep).finished is not None
 
@@ -242,3 +250,144 @@ class StoreContract:
         assert store.hardware_records()[row["hardware"]] == {"cpu_model": "x"}
         [(timed, seconds, count)] = store.cell_times(10)
         assert (timed.digest, seconds, count) == ("cell-0", 1.0, 1)
+
+    def test_attempts_keep_their_history(self, store: Store) -> None:
+        """Worker, reason, log and stale results of every attempt at a trial."""
+        with_worker(store)
+        submitted = store.submit(new_sweep(), asked(1, 1))
+        first = store.claim(submitted.sweep, trials_of(store, submitted.sweep), WORKER, 60)
+        assert first is not None
+        [trial] = first.trials
+        store.lose(first.attempt, "worker_lost", "gone", log="last words")
+        second = store.claim(submitted.sweep, [trial], WORKER, 60)
+        assert second is not None
+        store.accept(first.attempt, WORKER, [result(trial, 0.1)])
+        store.accept(second.attempt, WORKER, [result(trial)], log="all well")
+        store.accept(second.attempt, WORKER, [result(trial), result(trial)])
+        history = store.attempts_of(trial)
+        assert [(a.state, a.reason, a.worker, a.log, a.stale) for a in history] == [
+            ("lost", "worker_lost", WORKER, "last words", 1),
+            ("done", None, WORKER, "all well", 2),
+        ]
+
+    def test_the_database_itself_refuses_illegal_changes(self, store: Store) -> None:
+        """Whoever writes: a finished trial stays finished, and nothing is done before it was leased."""
+        with_worker(store)
+        submitted = store.submit(new_sweep(), asked(1, 2))
+        first, second = trials_of(store, submitted.sweep)
+        lease = store.claim(submitted.sweep, [first], WORKER, 60)
+        assert lease is not None
+        store.accept(lease.attempt, WORKER, [result(first)])
+        forbidden = [
+            f"UPDATE trials SET state = 'pending' WHERE id = {first}",
+            f"UPDATE trials SET state = 'done' WHERE id = {second}",
+            f"UPDATE trials SET state = 'leased' WHERE id = {second}",
+            f"UPDATE trials SET reason = 'bad luck' WHERE id = {second}",
+            f"UPDATE sweeps SET state = 'done' WHERE id = '{submitted.sweep}'",
+        ]
+        for statement in forbidden:
+            try:
+                with store.engine.begin() as connection:
+                    connection.exec_driver_sql(statement)
+            except DBAPIError:
+                continue
+            raise AssertionError(f"the database took: {statement}")
+        assert store.counts(submitted.sweep) == Counts(pending=1, done=1)
+
+    def test_a_batch_out_of_memory_is_split_before_a_trial_is_blamed(self, store: Store) -> None:
+        """Four, two, one at a time; then the trial fails, with its peak memory."""
+        with_worker(store)
+        submitted = store.submit(new_sweep(), asked(4, 1))
+        sizes = []
+        while waiting := store.pending(submitted.sweep, -1, 10):
+            limit = waiting[0].batch_limit or len(waiting)
+            sizes.append(limit)
+            lease = store.claim(submitted.sweep, [p.trial for p in waiting[:limit]], WORKER, 60)
+            assert lease is not None
+            store.accept(lease.attempt, WORKER, [failure(trial, "out_of_memory") for trial in lease.trials])
+        assert sizes == [4, 2, 1, 1, 2, 1, 1]
+        messages = {row["message"] for row in store.trial_rows(submitted.sweep)}
+        assert store.counts(submitted.sweep) == Counts(failed=4)
+        assert all("peak memory" in message for message in messages)
+
+    def test_retries_of_code_failures_have_a_budget_of_their_own(self, store: Store) -> None:
+        """Spending it leaves the other budget alone; a second opinion costs nothing of it."""
+        with_worker(store)
+        submitted = store.submit(replace(new_sweep(), code_retries=1), asked(1, 1))
+        for second_opinion in (True, False):
+            lease = store.claim(submitted.sweep, trials_of(store, submitted.sweep), WORKER, 60)
+            assert lease is not None
+            accepted = store.accept(lease.attempt, WORKER, [failure(lease.trials[0])], second_opinion=second_opinion)
+            assert accepted.retried == (1 if second_opinion else 0)
+        assert store.counts(submitted.sweep) == Counts(failed=1)
+
+    def test_preempted_work_is_given_back_without_spending_retries(self, store: Store) -> None:
+        """However often it happens."""
+        with_worker(store)
+        submitted = store.submit(replace(new_sweep(), infrastructure_retries=0), asked(1, 1))
+        for _ in range(5):
+            lease = store.claim(submitted.sweep, trials_of(store, submitted.sweep), WORKER, 60)
+            assert lease is not None
+            assert store.lose(lease.attempt, "preempted").retried == 1
+        assert store.counts(submitted.sweep) == Counts(pending=1)
+
+    def test_retrying_opens_a_new_generation_of_what_failed(self, store: Store) -> None:
+        """What is done stays; the sweep is queued again; the failure stays in history."""
+        with_worker(store)
+        submitted = store.submit(new_sweep(), asked(2, 1))
+        lease = store.claim(submitted.sweep, trials_of(store, submitted.sweep), WORKER, 60)
+        assert lease is not None
+        good, bad = lease.trials
+        store.set_sweep_state(submitted.sweep, SweepState.RUNNING)
+        store.accept(lease.attempt, WORKER, [result(good), failure(bad)])
+        assert store.set_sweep_state(submitted.sweep, SweepState.FAILED)
+        assert store.retry(submitted.sweep, [TrialState.FAILED]) == 1
+        assert store.sweep(submitted.sweep).state == SweepState.QUEUED
+        assert store.counts(submitted.sweep) == Counts(pending=1, done=1)
+        assert {row["generation"] for row in store.trial_rows(submitted.sweep)} == {1, 2}
+        assert store.attempts_of(bad)[0].state == "done"
+
+    def test_a_sweep_can_be_extended(self, store: Store) -> None:
+        """New trials follow the old ones; those that exist are shared."""
+        with_worker(store)
+        submitted = store.submit(new_sweep(), asked(1, 2))
+        added = store.extend(submitted.sweep, {"spec_text": "new"}, [t for t in asked(2, 2) if t[0] != cell("cell-0")])
+        assert (added.trials, added.reused) == (2, 0)
+        row = store.sweep(submitted.sweep)
+        assert (row.trials, row.spec_text, row.counts) == (4, "new", Counts(pending=4))
+        assert [key for _, _, key in store.asked(submitted.sweep)] == ["cell-0:0", "cell-0:1", "cell-1:0", "cell-1:1"]
+
+    def test_the_leases_of_a_dead_orchestrator_expire_at_once(self, store: Store) -> None:
+        """Those of a living one stay."""
+        with_worker(store)
+        submitted = store.submit(new_sweep(), asked(1, 2))
+        first, second = trials_of(store, submitted.sweep)
+        living = store.register_orchestrator()
+        dead = store.register_orchestrator()
+        with store.engine.begin() as connection:
+            orchestrators = schema.orchestrators
+            connection.execute(update(orchestrators).where(orchestrators.c.id == dead).values(process_started=1.0))
+        store.claim(submitted.sweep, [first], WORKER, 60, living)
+        store.claim(submitted.sweep, [second], WORKER, 60, dead)
+        assert store.expire() == 1
+        assert trials_of(store, submitted.sweep) == [second]
+
+    def test_one_process_at_a_time_tells_the_tracker(self, store: Store) -> None:
+        """Its lease is renewed, runs out, or is given back."""
+        sweep = store.submit(new_sweep(), asked(1, 1)).sweep
+        assert store.lease_tracking(sweep, "one", 60)
+        assert store.lease_tracking(sweep, "one", 60)
+        assert not store.lease_tracking(sweep, "two", 60)
+        store.stop_tracking(sweep, "two")
+        assert not store.lease_tracking(sweep, "two", 60)
+        assert store.lease_tracking(sweep, "one", -1)
+        assert store.lease_tracking(sweep, "two", 60)
+        store.stop_tracking(sweep, "two")
+        assert store.lease_tracking(sweep, "one", 60)
+        assert store.sweeps_to_tell_of() == [sweep]
+
+    def test_sweeps_wait_by_priority_then_by_age(self, store: Store) -> None:
+        """The order in which a queue is worked off."""
+        ids = [store.submit(replace(new_sweep(), priority=p), asked(1, 1)).sweep for p in (0, 5, 0, 5)]
+        assert store.waiting_sweeps([SweepState.QUEUED]) == [ids[1], ids[3], ids[0], ids[2]]
+        assert store.sweep_states(ids[:1]) == {ids[0]: SweepState.QUEUED}

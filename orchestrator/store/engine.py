@@ -15,7 +15,7 @@ from orchestrator.errors import StoreError
 from orchestrator.store.schema import metadata
 
 VERSION_TABLE = "slotsweep_alembic_version"
-HEAD = "0001"
+HEAD = "0002"
 BUSY_SECONDS = 60
 
 

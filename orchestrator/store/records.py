@@ -25,6 +25,8 @@ class NewSweep:
     software: dict[str, Any]
     use_cache: bool = True
     priority: int = 0
+    infrastructure_retries: int = 3
+    code_retries: int = 0
     user: str | None = None
 
 
@@ -53,12 +55,16 @@ class Submitted:
 
 @dataclass(frozen=True)
 class Pending:
-    """A trial that waits to be computed: its place in the sweep, its row, its cell's row and its seed."""
+    """A trial that waits to be computed: its place in the sweep, its row, its cell's row and its seed.
+
+    batch_limit: most trials a batch with it may have, after larger ones ran out of memory or time; None: any number
+    """
 
     position: int
     trial: int
     cell: int
     seed: int
+    batch_limit: int | None = None
 
 
 @dataclass(frozen=True)
@@ -82,6 +88,21 @@ class TrialResult:
     wall_seconds: float
     cpu_seconds: float | None
     peak_memory_bytes: int | None
+
+
+@dataclass(frozen=True)
+class AttemptRow:
+    """One execution of a batch, as stored. `log` holds the last lines its worker wrote."""
+
+    id: int
+    worker: str | None
+    state: str
+    reason: str | None
+    trials: int
+    stale: int
+    started: float
+    finished: float | None
+    log: str | None
 
 
 @dataclass(frozen=True)
@@ -129,6 +150,8 @@ class SweepRow:
     spec_path: str | None
     code: str
     use_cache: bool
+    infrastructure_retries: int
+    code_retries: int
     trials: int
     reused: int
     software: dict[str, Any]

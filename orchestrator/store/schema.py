@@ -7,12 +7,15 @@ one execution of a batch under a lease; its id is the fencing token. Times are s
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import (
     JSON,
     BigInteger,
     Boolean,
     CheckConstraint,
     Column,
+    Connection,
     Float,
     ForeignKey,
     Index,
@@ -23,10 +26,12 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    event,
     text,
 )
 
 from orchestrator.store.states import REASONS, SweepState, TrialState
+from orchestrator.store.triggers import trigger_statements
 
 metadata = MetaData(
     naming_convention={
@@ -66,6 +71,8 @@ sweeps = Table(
     Column("spec_path", Text),
     Column("code", ForeignKey("code.digest"), nullable=False),
     Column("use_cache", Boolean, nullable=False),
+    Column("infrastructure_retries", Integer, nullable=False, server_default="3"),
+    Column("code_retries", Integer, nullable=False, server_default="0"),
     Column("trials", Integer, nullable=False),
     Column("reused", Integer, nullable=False),
     Column("software", JSON, nullable=False),
@@ -106,6 +113,7 @@ trials = Table(
     Column("infrastructure_failures", Integer, nullable=False, default=0),
     Column("code_failures", Integer, nullable=False, default=0),
     Column("attempt", RowId),
+    Column("batch_limit", Integer),
     UniqueConstraint("key", "generation"),
     _one_of("state", list(TrialState), "state"),
     CheckConstraint("reason IS NULL OR reason IN (" + ", ".join(f"'{r}'" for r in REASONS) + ")", name="reason"),
@@ -143,14 +151,27 @@ workers = Table(
     Column("last_seen", Float, nullable=False),
 )
 
+orchestrators = Table(
+    "orchestrators",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("host", Text, nullable=False),
+    Column("boot", String(64), nullable=False),
+    Column("pid", Integer, nullable=False),
+    Column("process_started", Float, nullable=False),
+    Column("started", Float, nullable=False),
+)
+
 attempts = Table(
     "attempts",
     metadata,
     Column("id", RowId, primary_key=True),
     Column("sweep", ForeignKey("sweeps.id"), nullable=False),
     Column("worker", ForeignKey("workers.id")),
+    Column("orchestrator", ForeignKey("orchestrators.id")),
     Column("state", String(16), nullable=False),
     Column("trials", Integer, nullable=False),
+    Column("stale", Integer, nullable=False, server_default="0"),
     Column("lease_clock", String(64), nullable=False),
     Column("leased_until", Float, nullable=False),
     Column("started", Float, nullable=False),
@@ -183,6 +204,15 @@ results = Table(
     Column("peak_memory_bytes", BigInteger),
 )
 
+tracker_leases = Table(
+    "tracker_leases",
+    metadata,
+    Column("sweep", ForeignKey("sweeps.id"), primary_key=True),
+    Column("holder", String(32), nullable=False),
+    Column("lease_clock", String(64), nullable=False),
+    Column("leased_until", Float, nullable=False),
+)
+
 outbox = Table(
     "outbox",
     metadata,
@@ -200,3 +230,9 @@ outbox = Table(
     ),
     sqlite_autoincrement=True,
 )
+
+
+@event.listens_for(metadata, "after_create")
+def _create_triggers(_: MetaData, connection: Connection, **_options: Any) -> None:
+    for statement in trigger_statements(connection.dialect.name):
+        connection.exec_driver_sql(statement)

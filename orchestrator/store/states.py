@@ -27,13 +27,23 @@ class TrialState(StrEnum):
 
 
 SWEEP_CHANGES: dict[SweepState, frozenset[SweepState]] = {
-    SweepState.QUEUED: frozenset({SweepState.RUNNING, SweepState.CANCELLED}),
+    SweepState.QUEUED: frozenset({SweepState.RUNNING, SweepState.PAUSED, SweepState.CANCELLED}),
     SweepState.RUNNING: frozenset({SweepState.PAUSED, SweepState.DONE, SweepState.FAILED, SweepState.CANCELLED}),
-    SweepState.PAUSED: frozenset({SweepState.RUNNING, SweepState.CANCELLED}),
-    SweepState.DONE: frozenset(),
-    SweepState.FAILED: frozenset({SweepState.RUNNING}),
-    SweepState.CANCELLED: frozenset({SweepState.RUNNING}),
+    SweepState.PAUSED: frozenset({SweepState.QUEUED, SweepState.RUNNING, SweepState.CANCELLED}),
+    SweepState.DONE: frozenset({SweepState.QUEUED}),
+    SweepState.FAILED: frozenset({SweepState.QUEUED}),
+    SweepState.CANCELLED: frozenset({SweepState.QUEUED}),
 }
+"""An ended sweep is queued again when trials are added to it or retried."""
+
+TRIAL_CHANGES: dict[TrialState, frozenset[TrialState]] = {
+    TrialState.PENDING: frozenset({TrialState.LEASED, TrialState.CANCELLED}),
+    TrialState.LEASED: frozenset({TrialState.PENDING, TrialState.DONE, TrialState.FAILED}),
+    TrialState.DONE: frozenset(),
+    TrialState.FAILED: frozenset(),
+    TrialState.CANCELLED: frozenset(),
+}
+"""An ended trial never changes: to compute it again is to open its key's next generation."""
 
 ENDED = frozenset({SweepState.DONE, SweepState.FAILED, SweepState.CANCELLED})
 
@@ -41,5 +51,8 @@ INFRASTRUCTURE_REASONS = frozenset({"worker_lost"})
 CODE_REASONS = frozenset({"user_error", "no_result", "not_a_number", "timeout", "out_of_memory"})
 FREE_REASONS = frozenset({"preempted", "cancelled"})
 """Nobody's fault: the trial waits again and no retry is spent."""
+
+SPLIT_REASONS = frozenset({"timeout", "out_of_memory"})
+"""A batch that fails so is tried again in smaller batches before a trial is blamed."""
 
 REASONS = tuple(sorted(INFRASTRUCTURE_REASONS | CODE_REASONS | FREE_REASONS))

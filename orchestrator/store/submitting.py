@@ -1,0 +1,184 @@
+"""Submitting sweeps, adding trials to them, and opening new generations of trials."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import Connection, func, insert, select, update
+
+from orchestrator.store import schema
+from orchestrator.store.base import StorePart, chunks, insert_new, notify_sweep
+from orchestrator.store.engine import reading
+from orchestrator.store.records import CellRow, NewSweep, Submitted
+from orchestrator.store.rules import SweepChange, sweeps_that_may
+from orchestrator.store.states import SweepState, TrialState
+
+TrialAsked = tuple[CellRow, int, str]
+
+
+class Submitting(StorePart):
+    """The part of the store that takes sweeps in."""
+
+    def submit(self, sweep: NewSweep, trials: Iterable[TrialAsked]) -> Submitted:
+        """Store a sweep (state queued) and its trials, given as (cell, seed, key) in plan order."""
+        identity = uuid.uuid4().hex[:10]
+        row = asdict(sweep) | {"id": identity, "code": sweep.code.digest, "state": SweepState.QUEUED}
+        row |= {"trials": 0, "reused": 0, "created": time.time()}
+        with self.engine.begin() as connection:
+            connection.execute(insert_new(connection, schema.code).values(asdict(sweep.code)))
+            connection.execute(insert(schema.sweeps), row)
+            submitted = _add_trials(connection, identity, 0, trials, sweep.use_cache)
+            notify_sweep(connection, identity)
+        return submitted
+
+    def extend(self, sweep: str, changes: dict[str, Any], trials: Iterable[TrialAsked]) -> Submitted:
+        """Add `trials` to a sweep that nobody runs, set `changes` of its row, and queue it; the trials added."""
+        links = schema.sweep_trials.c
+        with self.engine.begin() as connection:
+            last = connection.execute(select(func.max(links.position)).where(links.sweep == sweep)).scalar_one()
+            added = _add_trials(connection, sweep, last + 1, trials, use_cache=True)
+            connection.execute(update(schema.sweeps).where(schema.sweeps.c.id == sweep).values(**changes))
+            _queue_again(connection, sweep)
+        return added
+
+    def retry(self, sweep: str, states: Sequence[TrialState]) -> int:
+        """Open a new generation of the sweep's trials in `states` (failed, cancelled) and queue it; how many."""
+        links, trials = schema.sweep_trials.c, schema.trials.c
+        with self.engine.begin() as connection:
+            old = connection.execute(
+                select(links.position, trials.id, trials.key, trials.cell, trials.seed)
+                .join(schema.trials, trials.id == links.trial)
+                .where(links.sweep == sweep, trials.state.in_(states))
+                .order_by(links.position)
+            ).all()
+            for chunk in chunks(old):
+                asked = [(row.cell, row.seed, row.key) for row in chunk]
+                fresh = _open_generations(connection, asked, use_cache=True)
+                for row in chunk:
+                    connection.execute(
+                        update(schema.sweep_trials)
+                        .where(links.sweep == sweep, links.position == row.position)
+                        .values(trial=fresh[row.key][0], reused=fresh[row.key][2] == TrialState.DONE)
+                    )
+            if old:
+                _queue_again(connection, sweep)
+        return len(old)
+
+    def count_done(self, keys: Iterable[str]) -> int:
+        """How many of `keys` have a finished trial as their latest generation."""
+        with reading(self.engine) as connection:
+            return sum(
+                state == TrialState.DONE
+                for chunk in chunks(keys)
+                for _, _, state in _latest_generations(connection, chunk).values()
+            )
+
+    def asked(self, sweep: str) -> list[tuple[CellRow, int, str]]:
+        """The sweep's trials as they were asked for: (cell, seed, key) in plan order."""
+        links, trials, cells = schema.sweep_trials.c, schema.trials.c, schema.cells
+        query = (
+            select(trials.cell, trials.seed, trials.key)
+            .join(schema.sweep_trials, trials.id == links.trial)
+            .where(links.sweep == sweep)
+            .order_by(links.position)
+        )
+        with reading(self.engine) as connection:
+            rows = connection.execute(query).all()
+            wanted = {cell for cell, _, _ in rows}
+            known: dict[int, CellRow] = {}
+            for chunk in chunks(sorted(wanted)):
+                for row in connection.execute(select(cells).where(cells.c.id.in_(chunk))).mappings():
+                    known[row["id"]] = CellRow(**{name: value for name, value in row.items() if name != "id"})
+        return [(known[cell], seed, key) for cell, seed, key in rows]
+
+
+def _add_trials(
+    connection: Connection, sweep: str, offset: int, trials: Iterable[TrialAsked], use_cache: bool
+) -> Submitted:
+    cells: dict[str, int] = {}
+    total = reused = 0
+    for chunk in chunks(trials):
+        _store_cells(connection, {cell.digest: cell for cell, _, _ in chunk}, cells)
+        rows = [(cells[cell.digest], seed, key) for cell, seed, key in chunk]
+        reused += _link(connection, sweep, offset + total, rows, use_cache)
+        total += len(rows)
+    columns = schema.sweeps.c
+    connection.execute(
+        update(schema.sweeps)
+        .where(columns.id == sweep)
+        .values(trials=columns.trials + total, reused=columns.reused + reused)
+    )
+    return Submitted(sweep, total, reused)
+
+
+def _store_cells(connection: Connection, chunk: dict[str, CellRow], known: dict[str, int]) -> None:
+    new = [cell for digest, cell in chunk.items() if digest not in known]
+    if not new:
+        return
+    connection.execute(insert_new(connection, schema.cells), [asdict(cell) for cell in new])
+    columns = schema.cells.c
+    rows = connection.execute(select(columns.digest, columns.id).where(columns.digest.in_([c.digest for c in new])))
+    known.update((digest, identity) for digest, identity in rows)
+
+
+def _link(connection: Connection, sweep: str, offset: int, rows: list[tuple[int, int, str]], use_cache: bool) -> int:
+    """Link `rows` (cell, seed, key) to `sweep` from position `offset` on; the number that were done already."""
+    found = _open_generations(connection, rows, use_cache)
+    links = [
+        {
+            "sweep": sweep,
+            "position": offset + index,
+            "trial": found[key][0],
+            "reused": found[key][2] == TrialState.DONE,
+        }
+        for index, (_, _, key) in enumerate(rows)
+    ]
+    connection.execute(insert(schema.sweep_trials), links)
+    done = [{"sweep": sweep, "trial": link["trial"], "reused": True} for link in links if link["reused"]]
+    if done:
+        connection.execute(insert(schema.outbox), done)
+    return len(done)
+
+
+def _open_generations(
+    connection: Connection, rows: list[tuple[int, int, str]], use_cache: bool
+) -> dict[str, tuple[int, int, str]]:
+    """(trial row, generation, state) for each key of `rows`: one to share where there is one, else a new one."""
+    keys = [key for _, _, key in rows]
+    before = _latest_generations(connection, keys)
+    shareable = {TrialState.DONE, TrialState.PENDING, TrialState.LEASED} if use_cache else set()
+    new = []
+    for cell, seed, key in rows:
+        generation, state = before[key][1:] if key in before else (0, None)
+        if state not in shareable:
+            new.append(
+                {"key": key, "generation": generation + 1, "cell": cell, "seed": seed, "state": TrialState.PENDING}
+            )
+    if not new:
+        return before
+    connection.execute(insert_new(connection, schema.trials), new)
+    return _latest_generations(connection, keys)
+
+
+def _latest_generations(connection: Connection, keys: Sequence[str]) -> dict[str, tuple[int, int, str]]:
+    """(trial row, generation, state) of the newest generation of each of `keys` that has one."""
+    columns = schema.trials.c
+    rows = connection.execute(
+        select(columns.key, columns.id, columns.generation, columns.state)
+        .where(columns.key.in_(keys))
+        .order_by(columns.generation)
+    )
+    return {key: (identity, generation, state) for key, identity, generation, state in rows}
+
+
+def _queue_again(connection: Connection, sweep: str) -> None:
+    connection.execute(
+        update(schema.sweeps)
+        .where(schema.sweeps.c.id == sweep, sweeps_that_may(SweepChange(SweepState.QUEUED)))
+        .values(state=SweepState.QUEUED, finished=None)
+    )
+    notify_sweep(connection, sweep)
