@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import sys
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -14,8 +15,14 @@ COMPUTING_PACKAGES = ("models", "tasks")
 DESCRIPTIVE = frozenset({"description", "title", "examples"})
 
 
-def fingerprint(modules: tuple[str, ...]) -> str:
-    """Hash of the normalised source of `modules` and of everything of ours that they import, directly or not."""
+def fingerprint(hashes: Mapping[str, str]) -> str:
+    """The fingerprint of code whose modules have these `hashes`, as `module_hashes` gives them."""
+    text = "".join(f"{name}:{hashes[name]};" for name in sorted(hashes))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def module_hashes(modules: tuple[str, ...]) -> dict[str, str]:
+    """Hash of the normalised source of each of `modules`, and of each module of ours that they import, by name."""
     closure: dict[str, str] = {}
     waiting = list(modules)
     while waiting:
@@ -26,8 +33,7 @@ def fingerprint(modules: tuple[str, ...]) -> str:
                 continue
             closure[name], imported = _normalised(source)
             waiting += imported
-    text = "".join(f"{name}:{closure[name]};" for name in sorted(closure))
-    return hashlib.sha256(text.encode()).hexdigest()
+    return closure
 
 
 @cache

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 from models.config import MechanismConfig, canonical_json
 from models.mechanism import MECHANISMS
-from orchestrator.fingerprint import fingerprint
+from orchestrator.fingerprint import fingerprint, module_hashes
 from orchestrator.store.records import CellRow
 from tasks.workload import WORKLOADS, WorkloadConfig
 
@@ -73,6 +73,11 @@ class Plan:
         """Trials of the plan."""
         return self.cell_count * len(self.spec.seeds)
 
+    def code(self) -> dict[str, dict[str, str]]:
+        """Hashes of the modules behind each fingerprint of the plan's cells, by fingerprint and module."""
+        pairs = {(cell.workload["name"], cell.mechanism["name"]) for group in self.groups for cell in group.cells}
+        return dict(_code(_modules(workload, mechanism)) for workload, mechanism in pairs)
+
     def trials(self) -> Iterator[TrialAsked]:
         """Every trial, in plan order."""
         for group in self.groups:
@@ -95,14 +100,16 @@ def trial_key(cell: CellRow, seed: int) -> str:
 
 def code_fingerprint(workload: str, mechanism: str) -> str:
     """Fingerprint of all code that computes a trial of `mechanism` on `workload` (names)."""
+    return _code(_modules(workload, mechanism))[0]
+
+
+def _modules(workload: str, mechanism: str) -> tuple[str, ...]:
     implementations = (WORKLOADS.implementation(workload), MECHANISMS.implementation(mechanism))
-    return _cached_fingerprint((EVALUATOR, *(implementation.__module__ for implementation in implementations)))
+    return (EVALUATOR, *(implementation.__module__ for implementation in implementations))
 
 
-_FINGERPRINTS: dict[tuple[str, ...], str] = {}
-
-
-def _cached_fingerprint(modules: tuple[str, ...]) -> str:
-    if modules not in _FINGERPRINTS:
-        _FINGERPRINTS[modules] = fingerprint(modules)
-    return _FINGERPRINTS[modules]
+@cache
+def _code(modules: tuple[str, ...]) -> tuple[str, dict[str, str]]:
+    """Fingerprint of the code of `modules`, and the hash of each module that it covers."""
+    hashes = module_hashes(modules)
+    return fingerprint(hashes), hashes

@@ -98,6 +98,13 @@ cells = Table(
     Column("fingerprint", String(64), nullable=False),
 )
 
+fingerprints = Table(
+    "fingerprints",
+    metadata,
+    Column("digest", String(64), primary_key=True),
+    Column("modules", JSON, nullable=False),
+)
+
 trials = Table(
     "trials",
     metadata,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator import fingerprint as module
-from orchestrator.fingerprint import fingerprint
+from orchestrator.fingerprint import fingerprint, module_hashes
 
 CODE = '''
 """Docstring."""
@@ -42,7 +42,7 @@ def print_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(module, "ROOT", tmp_path)
         module._source.cache_clear()
         module._normalised.cache_clear()
-        result = fingerprint(("models.rule",))
+        result = fingerprint(module_hashes(("models.rule",)))
         module._source.cache_clear()
         module._normalised.cache_clear()
         return result
@@ -65,7 +65,24 @@ def test_what_is_imported_matters(print_of) -> None:
 
 
 def test_the_real_closure_covers_kernels_but_no_orchestration() -> None:
-    assert fingerprint(("models.mechanisms.dp_cache",)) != fingerprint(("models.mechanisms.recency",))
-    _, imported = module._normalised(module._source("models.mechanisms.dp_cache"))
-    assert "models.allocation" in imported
-    assert module._source("models.allocation") is not None
+    dp_cache, recency = (module_hashes((f"models.mechanisms.{name}",)) for name in ("dp_cache", "recency"))
+    assert fingerprint(dp_cache) != fingerprint(recency)
+    assert {"models.mechanisms.dp_cache", "models.allocation", "models.kernel"} <= dp_cache.keys()
+    assert {name.split(".")[0] for name in dp_cache} <= {"models", "tasks"}
+
+
+def test_a_change_shows_in_its_module_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "rule.py").write_text(CODE)
+    monkeypatch.setattr(module, "ROOT", tmp_path)
+    hashes = []
+    for helper in ("def twice(x): return 2 * x", "def twice(x): return x + x"):
+        (tmp_path / "models" / "helper.py").write_text(helper)
+        module._source.cache_clear()
+        module._normalised.cache_clear()
+        hashes.append(module_hashes(("models.rule",)))
+    module._source.cache_clear()
+    module._normalised.cache_clear()
+    before, after = hashes
+    assert before.keys() == after.keys() == {"models.rule", "models.helper"}
+    assert [name for name in before if before[name] != after[name]] == ["models.helper"]

@@ -1,4 +1,4 @@
-"""Leases name their orchestrator, batches split, trackers hold leases, illegal changes of state are impossible."""
+"""Leases name their orchestrator, batches split, trackers hold leases, illegal changes fail, code is recorded."""
 
 from __future__ import annotations
 
@@ -33,12 +33,22 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["sweep"], ["sweeps.id"], name=op.f("fk_tracker_leases_sweep")),
         sa.PrimaryKeyConstraint("sweep", name=op.f("pk_tracker_leases")),
     )
+    op.create_table(
+        "fingerprints",
+        sa.Column("digest", sa.String(length=64), nullable=False),
+        sa.Column("modules", sa.JSON(), nullable=False),
+        sa.PrimaryKeyConstraint("digest", name=op.f("pk_fingerprints")),
+    )
     op.add_column("trials", sa.Column("batch_limit", sa.Integer(), nullable=True))
     op.add_column("sweeps", sa.Column("infrastructure_retries", sa.Integer(), nullable=False, server_default="3"))
     op.add_column("sweeps", sa.Column("code_retries", sa.Integer(), nullable=False, server_default="0"))
-    with op.batch_alter_table("attempts") as batch:
-        batch.add_column(sa.Column("orchestrator", sa.String(length=32), nullable=True))
-        batch.add_column(sa.Column("stale", sa.Integer(), nullable=False, server_default="0"))
-        batch.create_foreign_key(op.f("fk_attempts_orchestrator"), "orchestrators", ["orchestrator"], ["id"])
+    op.add_column("attempts", sa.Column("stale", sa.Integer(), nullable=False, server_default="0"))
+    # Not as a batch: SQLite would make the table anew, which the rows that refer to it forbid, and forget its checks.
+    orchestrator = sa.ForeignKey("orchestrators.id", name=op.f("fk_attempts_orchestrator"))
+    op.add_column(
+        "attempts",
+        sa.Column("orchestrator", sa.String(length=32), orchestrator, nullable=True),
+        inline_references=op.get_bind().dialect.name == "sqlite",
+    )
     for statement in trigger_statements(op.get_bind().dialect.name):
         op.get_bind().exec_driver_sql(statement)
