@@ -13,6 +13,7 @@ from models.mechanism import MECHANISMS
 from tasks.evaluate import Outcome, evaluate, failure
 from tasks.workload import WORKLOADS, Workload, WorkloadConfig
 from workers.hardware import ResourceMeter
+from workers.log_capture import capture_lines
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,11 @@ class TrialReport:
 
 @dataclass(frozen=True)
 class BatchReport:
-    """What a worker sends back for one batch. `peak_memory_bytes` is the worker's, over the batch, or None."""
+    """What a worker sends back for one batch.
+
+    peak_memory_bytes  the worker's, over the batch, or None
+    log                the last lines that the batch's code printed or logged
+    """
 
     attempt: int
     trials: tuple[TrialReport, ...]
@@ -54,6 +59,13 @@ class BatchReport:
 
 def run_batch(task: BatchTask) -> BatchReport:
     """Evaluate every trial of `task`. Never raises for a trial's fault: such a trial carries its reason."""
+    with capture_lines() as tail:
+        reports, peak = _run_trials(task)
+    return BatchReport(task.attempt, tuple(reports), peak, tail.lines)
+
+
+def _run_trials(task: BatchTask) -> tuple[list[TrialReport], int | None]:
+    """Reports of the task's trials, and the largest memory any of them took."""
     configs = [load_mechanism(tree) for tree in task.mechanisms]
     by_seed: dict[int, list[tuple[int, int]]] = {}
     for trial, seed, mechanism in task.trials:
@@ -71,7 +83,7 @@ def run_batch(task: BatchTask) -> BatchReport:
             TrialReport(trial, outcome, started, finished, meter.wall_seconds * share, meter.cpu_seconds * share)
             for (trial, _), outcome in zip(members, outcomes, strict=True)
         ]
-    return BatchReport(task.attempt, tuple(reports), peak)
+    return reports, peak
 
 
 def _evaluate(task: BatchTask, mechanisms: list[MechanismConfig], seed: int) -> list[Outcome]:
