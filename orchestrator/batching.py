@@ -35,16 +35,17 @@ def batches(pending: Callable[[int, int], list[Pending]], cells: Mapping[int, Ce
     groups = {identity: _group(cell) for identity, cell in cells.items()}
     costs = {group: _costs(cell) for cell, group in ((cells[i], g) for i, g in groups.items())}
     batch: list[Pending] = []
-    seconds = 0.0
+    seconds, limit = 0.0, MOST_TRIALS
     for trial in _paged(pending):
         group = groups[trial.cell]
         per_stream, per_trial = costs[group]
         new_stream = not batch or trial.seed != batch[-1].seed
         full = seconds >= TARGET_SECONDS or len(batch) >= MANY_TRIALS
-        crowded = (full and new_stream) or len(batch) >= MOST_TRIALS
+        limit = min(limit, trial.batch_limit or MOST_TRIALS)
+        crowded = (full and new_stream) or len(batch) >= limit
         if batch and (crowded or groups[batch[-1].cell] != group):
             yield Batch(cells, tuple(batch))
-            batch, seconds = [], 0.0
+            batch, seconds, limit = [], 0.0, trial.batch_limit or MOST_TRIALS
         seconds += per_trial + (per_stream if new_stream else 0.0)
         batch.append(trial)
     if batch:

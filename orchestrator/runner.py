@@ -1,10 +1,10 @@
-"""Running a sweep in the foreground: workers, tracker and report around the scheduler."""
+"""Running sweeps in the foreground: workers, tracker and reports around the scheduler."""
 
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,36 +15,46 @@ from orchestrator.code_snapshot import module_name, take_snapshot
 from orchestrator.errors import RequestError
 from orchestrator.executors.base import Executor
 from orchestrator.executors.inline import InlineExecutor
+from orchestrator.job import Job, Progress
+from orchestrator.logs import SweepLog
 from orchestrator.plan import Plan, code_fingerprint
-from orchestrator.scheduler import Progress, Scheduler, StopRequest
+from orchestrator.scheduler import Scheduler, StopRequest
 from orchestrator.settings import Settings
 from orchestrator.software import software_record
+from orchestrator.spec import canonical, from_canonical
 from orchestrator.store.records import CellRow, NewSweep, Submitted, SweepRow
 from orchestrator.store.states import SweepState
 from orchestrator.store.store import Store
+from orchestrator.tracker_process import TrackerProcess
 from workers.host import Preparation
 
 if TYPE_CHECKING:
     from tasks.summary import FrontierSummary
 
 ExecutorName = Literal["ray", "inline"]
+UNFINISHED = (SweepState.QUEUED, SweepState.RUNNING, SweepState.PAUSED)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A report: its file, and the summary it shows."""
+
+    path: Path
+    summary: FrontierSummary
 
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """How a foreground run ended. `report` and `summary` are None unless the sweep has finished."""
+    """How a foreground run left a sweep. `drawn` is None unless the sweep has finished."""
 
     sweep: SweepRow
-    report: Path | None
-    summary: FrontierSummary | None
+    drawn: Drawn | None
     seconds: float
     undelivered: int
 
 
 def submit_plan(store: Store, plan: Plan, *, use_cache: bool = True) -> Submitted:
     """Store the plan as a queued sweep."""
-    from orchestrator.spec import canonical
-
     spec = plan.spec
     sweep = NewSweep(
         name=spec.name,
@@ -55,65 +65,129 @@ def submit_plan(store: Store, plan: Plan, *, use_cache: bool = True) -> Submitte
         code=take_snapshot(spec.plugins),
         software=software_record(),
         use_cache=use_cache,
+        priority=spec.policy.priority,
+        infrastructure_retries=spec.policy.infrastructure_retries,
+        code_retries=spec.policy.code_retries,
     )
     return store.submit(sweep, plan.trials())
+
+
+class SweepQueue:
+    """The sweeps that one scheduler runs: some that were named, or all that are unfinished and run the same code."""
+
+    def __init__(self, store: Store, settings: Settings, code: str, named: Sequence[str] | None) -> None:
+        self.drawings: dict[str, Future[Drawn]] = {}
+        self._store = store
+        self._settings = settings
+        self._code = code
+        self._named = named
+        self._adopted: set[str] = set()
+        self._begun = False
+        self._logs: dict[str, SweepLog] = {}
+        self._artist = ThreadPoolExecutor(1, "draw-report")
+
+    def adopt(self) -> list[Job]:
+        """Sweeps to take on now. Paused ones are resumed at the start only: who pauses one later means it."""
+        if self._named is not None:
+            wanted = self._named
+        else:
+            wanted = self._store.waiting_sweeps([SweepState.QUEUED] if self._begun else UNFINISHED)
+        self._begun = True
+        rows = [self._store.sweep(identity) for identity in wanted if identity not in self._adopted]
+        mine = [row for row in rows if row.code == self._code]
+        self._adopted |= {row.id for row in mine}
+        return [Job(self._store, row, from_canonical(row.spec).policy) for row in mine]
+
+    def log(self, sweep: str) -> SweepLog:
+        """The sweep's log."""
+        if sweep not in self._logs:
+            self._logs[sweep] = SweepLog(self._settings, sweep)
+        return self._logs[sweep]
+
+    def ended(self, job: Job) -> None:
+        """Draw the sweep's report, beside whatever else goes on."""
+        if self._named is None:
+            self._adopted.discard(job.sweep.id)  # it may be queued again: retried, or extended
+        self.drawings[job.sweep.id] = self._artist.submit(self._draw, job.sweep.id)
+
+    def close(self) -> None:
+        """Wait for the last drawing."""
+        self._artist.shutdown()
+
+    def _draw(self, sweep: str) -> Drawn:
+        from orchestrator.reporting import write_report
+
+        row = self._store.sweep(sweep)
+        path, summary = write_report(self._store, row, self._settings.report_folder(sweep))
+        self._store.set_report(sweep, str(path))
+        return Drawn(path, summary)
 
 
 def execute(
     settings: Settings,
     store: Store,
-    sweep_id: str,
+    named: Sequence[str] | None,
     *,
     executor: ExecutorName,
     on_progress: Callable[[Progress], None],
     stop: StopRequest,
-    tracking: bool = True,
-) -> RunOutcome:
-    """Compute what the sweep misses, keep the tracker fed, draw the report. Raises ExecutorError if nothing can run."""
-    from orchestrator.tracker_process import TrackerProcess
+) -> list[RunOutcome]:
+    """Compute what the sweeps `named` (None: all unfinished ones) miss, keep the tracker fed, draw reports.
 
-    sweep = store.sweep(sweep_id)
-    tracker = TrackerProcess(settings, sweep.id) if tracking else None
+    Sweeps that were submitted with other code run one after another, each with its own. Raises ExecutorError if nothing
+    can run; the sweeps are then paused.
+    """
+    tracker = TrackerProcess(settings)
+    drawings: dict[str, Future[Drawn]] = {}
+    touched: list[str] = []
     try:
-        _compute(settings, store, sweep, executor, on_progress, stop)
-        sweep = store.sweep(sweep.id)
-        report = summary = None
-        if sweep.state in (SweepState.DONE, SweepState.FAILED):
-            from orchestrator.reporting import write_report
-
-            report, summary = write_report(store, sweep, settings.report_folder(sweep.id))
-            store.set_report(sweep.id, str(report))
+        while not stop.drain.is_set():
+            waiting = [i for i in named or store.waiting_sweeps(UNFINISHED) if i not in touched]
+            if not waiting:
+                break
+            first = store.sweep(waiting[0])
+            alone = named is not None or first.counts.open == 0
+            queue = SweepQueue(store, settings, first.code, [first.id] if alone else None)
+            _run(settings, store, first, queue, executor, on_progress, stop)
+            drawings |= queue.drawings
+            touched += [first.id, *(sweep for sweep in queue.drawings if sweep != first.id)]
     finally:
-        if tracker is not None:
-            tracker.finish()
-    seconds = (sweep.finished or 0.0) - (sweep.started or 0.0)
-    return RunOutcome(sweep, report, summary, max(0.0, seconds), store.undelivered(sweep.id) if tracking else 0)
+        tracker.finish()
+    return [_outcome(store, sweep, drawings.get(sweep)) for sweep in touched]
 
 
-def _compute(
+def _outcome(store: Store, sweep: str, drawing: Future[Drawn] | None) -> RunOutcome:
+    row = store.sweep(sweep)
+    seconds = (row.finished or 0.0) - (row.started or 0.0)
+    return RunOutcome(row, None if drawing is None else drawing.result(), max(0.0, seconds), store.undelivered(sweep))
+
+
+def _run(
     settings: Settings,
     store: Store,
-    sweep: SweepRow,
+    first: SweepRow,
+    queue: SweepQueue,
     executor: ExecutorName,
     on_progress: Callable[[Progress], None],
     stop: StopRequest,
 ) -> None:
-    if sweep.counts.open == 0:
-        store.set_sweep_state(sweep.id, SweepState.RUNNING)
-        failed = sweep.counts.failed or sweep.counts.cancelled
-        store.set_sweep_state(sweep.id, SweepState.FAILED if failed else SweepState.DONE)
+    """Run one queue with its executor. A sweep with nothing left to compute starts no worker."""
+    if first.counts.open == 0:
+        [job] = queue.adopt()
+        store.set_sweep_state(first.id, SweepState.RUNNING)
+        failed = first.counts.failed or first.counts.cancelled
+        store.set_sweep_state(first.id, SweepState.FAILED if failed else SweepState.DONE)
+        queue.ended(job)
+        queue.close()
         return
-    for plugin in sweep.spec["plugins"]:
+    for plugin in first.spec["plugins"]:
         load_plugin(plugin)
-    runner = _executor(executor, settings, store, sweep)
+    runner = _executor(executor, settings, store, first)
     try:
-        Scheduler(store, runner, sweep, on_progress, stop).run()
-    except BaseException:
-        store.set_sweep_state(sweep.id, SweepState.PAUSED)
-        raise
+        Scheduler(store, runner, queue, on_progress, stop).run()
     finally:
-        # Ray takes a second to go; the report does not wait for it.
-        threading.Thread(target=runner.stop, name="stop-executor").start()
+        runner.stop()
+        queue.close()
 
 
 def _executor(name: ExecutorName, settings: Settings, store: Store, sweep: SweepRow) -> Executor:

@@ -1,4 +1,4 @@
-"""The tracker's own process: it drains a sweep's outbox off the critical path, and outlives a driver that is killed."""
+"""The tracker's own process: it drains the outbox off the critical path, and outlives a driver that is killed."""
 
 from __future__ import annotations
 
@@ -8,23 +8,26 @@ import signal
 import subprocess
 import sys
 import threading
+import time
+import uuid
 
 from orchestrator.settings import Settings
 
 POLL_SECONDS = 0.5
-GRACE_SECONDS = 60.0
+GRACE_SECONDS = 30.0
+LEASE_SECONDS = 120.0
 NICENESS = 5
 
 
 class TrackerProcess:
     """Starts the process; `finish` lets it deliver what is left."""
 
-    def __init__(self, settings: Settings, sweep: str) -> None:
-        log = settings.home / "logs" / f"tracker-{sweep}.log"
+    def __init__(self, settings: Settings) -> None:
+        log = settings.home / "logs" / "tracker.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("a") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "orchestrator.tracker_process", sweep],
+                [sys.executable, "-P", "-m", "orchestrator.tracker_process"],
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=output,
@@ -37,23 +40,29 @@ class TrackerProcess:
                 start_new_session=True,  # Ctrl-C is for the driver; the tracker finishes its deliveries
             )
 
-    def finish(self) -> None:
-        """Wait until everything is delivered, within reason; what is left then is delivered by a later command.
+    @property
+    def pid(self) -> int:
+        """The process's id."""
+        return self._process.pid
 
-        SLOTSWEEP_TRACKING_GRACE is what is within reason, in seconds.
-        """
-        seconds = float(os.environ.get("SLOTSWEEP_TRACKING_GRACE", GRACE_SECONDS))
+    def finish(self) -> None:
+        """Wait until everything is delivered, within reason; what is left then is delivered by a later command."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
-            self._process.wait(seconds)
+            self._process.wait(grace_seconds() + 5.0)
         except subprocess.TimeoutExpired:
             self._process.terminate()
             self._process.wait()
 
 
-def main(sweep: str) -> None:
-    """Deliver until standard input ends (the driver is done, or dead) and nothing is left to deliver."""
+def grace_seconds() -> float:
+    """How long a tracking store that is away is waited for when everything else is done: SLOTSWEEP_TRACKING_GRACE."""
+    return float(os.environ.get("SLOTSWEEP_TRACKING_GRACE", GRACE_SECONDS))
+
+
+def main() -> None:
+    """Deliver until the driver is done, or dead, and nothing is left that no other process delivers."""
     os.nice(NICENESS)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     from orchestrator.store.store import Store
@@ -64,22 +73,31 @@ def main(sweep: str) -> None:
     settings = Settings.read()
     stop, driver_gone = threading.Event(), threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    threading.Thread(target=_watch_driver, args=(driver_gone,), daemon=True).start()
-    source = StoreOutbox(Store.open(settings.database_url), sweep)
+    threading.Thread(target=_watch_driver, args=(driver_gone, stop), daemon=True).start()
+    store = Store.open(settings.database_url)
     tracker = open_tracker(settings.tracking_uri, str(settings.artifacts))
+    holder = uuid.uuid4().hex
     while not stop.is_set():
         last_round = driver_gone.is_set()
-        drain(source, tracker, stop)
+        for sweep in store.sweeps_to_tell_of():
+            if store.lease_tracking(sweep, holder, LEASE_SECONDS):
+                drain(StoreOutbox(store, sweep, holder, LEASE_SECONDS), tracker, stop)
+                store.stop_tracking(sweep, holder)
         if last_round:
             return
         driver_gone.wait(POLL_SECONDS)
 
 
-def _watch_driver(gone: threading.Event) -> None:
-    """The driver never writes: its end of the pipe closes when it finishes, and when it dies."""
+def _watch_driver(gone: threading.Event, stop: threading.Event) -> None:
+    """The driver never writes: its end of the pipe closes when it finishes, and when it dies.
+
+    A tracking store that is away is not waited for long after that: what is undelivered stays in the outbox.
+    """
     sys.stdin.read()
     gone.set()
+    time.sleep(grace_seconds())
+    stop.set()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main()

@@ -22,6 +22,9 @@ SWEEP_STATUS: dict[str, RunStatus] = {
     SweepState.DONE: "FINISHED",
     SweepState.FAILED: "FAILED",
     SweepState.CANCELLED: "KILLED",
+    SweepState.RUNNING: "RUNNING",
+    SweepState.QUEUED: "SCHEDULED",
+    SweepState.PAUSED: "SCHEDULED",
 }
 COSTS = ("wall_seconds", "cpu_seconds", "peak_memory_bytes")
 REPORT_FILES = ("*.html", "*.png", "*.svg", "*.pdf", "*.csv", "*.md", "*.tex")
@@ -30,14 +33,16 @@ REPORT_FILES = ("*.html", "*.png", "*.svg", "*.pdf", "*.csv", "*.md", "*.tex")
 class StoreOutbox:
     """The outbox of one sweep, as the drain reads it."""
 
-    def __init__(self, store: Store, sweep: str) -> None:
+    def __init__(self, store: Store, sweep: str, holder: str, lease_seconds: float) -> None:
         self._store = store
         self._sweep = sweep
+        self._holder = holder
+        self._lease_seconds = lease_seconds
 
     def next(self, limit: int) -> Sequence[Delivery]:
         """The oldest undelivered notices as runs. Of several notices of the sweep itself the last one speaks."""
         notices = self._store.notices(self._sweep, limit)
-        if not notices:
+        if not notices or not self._store.lease_tracking(self._sweep, self._holder, self._lease_seconds):
             return []
         sweep = self._store.sweep(self._sweep)
         runs: dict[int, ParentRun | TrialRun] = {}
@@ -48,7 +53,8 @@ class StoreOutbox:
         news = [notice for notice in notices if notice.trial is None]
         if news:
             runs[news[-1].id] = parent_run(sweep)
-            self._store.delivered([notice.id for notice in news[:-1]])
+        # Earlier notices of the sweep are told by the last; a trial that a retry replaced is no longer the sweep's.
+        self._store.delivered([notice.id for notice in notices if notice.id not in runs])
         return [Delivery(notice.id, runs[notice.id]) for notice in _parents_first(notices) if notice.id in runs]
 
     def done(self, ids: Sequence[int]) -> None:
@@ -73,7 +79,7 @@ def parent_run(sweep: SweepRow) -> ParentRun:
         sweep=sweep.id,
         experiment=sweep.name,
         name=f"{sweep.name} {sweep.id}",
-        status=SWEEP_STATUS.get(sweep.state, "RUNNING"),
+        status=SWEEP_STATUS[sweep.state],
         start_ms=_ms(sweep.started or sweep.created),
         end_ms=_ms(sweep.finished) if ended and sweep.finished is not None else None,
         params={"kind": sweep.kind, "trials": sweep.trials},

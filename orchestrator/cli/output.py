@@ -13,8 +13,9 @@ import typer
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.progress import Progress as Bar
+    from rich.progress import TaskID
 
-    from orchestrator.scheduler import Progress
+    from orchestrator.job import Progress
 
 PLAIN_LINE_SECONDS = 5.0
 
@@ -45,31 +46,14 @@ def print_rich(*renderables: RenderableType) -> None:
 
 
 class ProgressView:
-    """Shows a sweep's progress on stderr: a bar with ETA on a terminal, a plain line now and then elsewhere."""
+    """Shows sweeps' progress on stderr: a bar with ETA on a terminal, a plain line now and then elsewhere."""
 
-    def __init__(self, label: str) -> None:
-        self._label = label
+    def __init__(self) -> None:
         self._bar: Bar | None = None
+        self._tasks: dict[str, TaskID] = {}
         self._last_line = 0.0
 
     def __enter__(self) -> Self:
-        if sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-            self._bar = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TextColumn("trials"),
-                TextColumn("ETA"),
-                TimeRemainingColumn(elapsed_when_finished=True),
-                console=Console(stderr=True),
-            )
-            self._task = self._bar.add_task(f"{self._label}: starting workers", total=None)
-            self._bar.start()
-        else:
-            say(f"{self._label}: starting workers")
         return self
 
     def __exit__(
@@ -82,13 +66,41 @@ class ProgressView:
         """Show `progress`."""
         finished = progress.done + progress.failed
         failed = f", {progress.failed} failed" if progress.failed else ""
-        if self._bar is not None:
-            self._bar.update(self._task, completed=finished, total=progress.total, description=f"{self._label}{failed}")
+        if sys.stderr.isatty():
+            self._draw(progress, finished, failed)
+            return
+        if progress.seconds == 0:
+            say(f"{progress.name}: {progress.total - finished} trials to compute, starting workers")
             return
         now = time.monotonic()
         if now - self._last_line >= PLAIN_LINE_SECONDS or finished == progress.total:
             self._last_line = now
-            say(f"{self._label}: {finished} of {progress.total} trials{failed}, ETA {_eta(progress)}")
+            eta = "" if finished == progress.total else f", ETA {_eta(progress)}"
+            say(f"{progress.name}: {finished} of {progress.total} trials{failed}{eta}")
+
+    def _draw(self, progress: Progress, finished: int, failed: str) -> None:
+        if self._bar is None:
+            self._bar = _bar()
+            self._bar.start()
+        if progress.sweep not in self._tasks:
+            self._tasks[progress.sweep] = self._bar.add_task(progress.name, total=progress.total)
+        label = "starting workers" if progress.seconds == 0 else f"{progress.name}{failed}"
+        self._bar.update(self._tasks[progress.sweep], completed=finished, total=progress.total, description=label)
+
+
+def _bar() -> Bar:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("trials"),
+        TextColumn("ETA"),
+        TimeRemainingColumn(elapsed_when_finished=True),
+        console=Console(stderr=True),
+    )
 
 
 def _eta(progress: Progress) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import time
 from datetime import datetime
@@ -11,9 +10,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from orchestrator.cli.output import ProgressView, duration, print_json, print_rich, say
+from orchestrator.cli.output import print_json, print_rich, say
 from orchestrator.cli.spec_commands import AsJson, Overrides, SpecName
-from orchestrator.exit_codes import ALL_DONE, TRIALS_FAILED
 
 SweepName = Annotated[str, typer.Argument(help="a sweep's id (its beginning is enough), or `last`", metavar="SWEEP")]
 NoCache = Annotated[bool, typer.Option("--no-cache", help="compute again what is already done")]
@@ -33,46 +31,14 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Run a sweep in the foreground: submit the spec (or take a queued sweep), compute what is missing, report."""
-    from orchestrator.runner import execute
-    from orchestrator.scheduler import StopRequest
+    from orchestrator.cli.running import finish, run_sweeps
     from orchestrator.settings import Settings
 
     settings = Settings.read()
     store, sweep_id = _sweep_to_run(settings, what, overrides or [], no_cache)
     sweep = store.sweep(sweep_id)
     say(f"sweep {sweep.id} ({sweep.name}): {sweep.trials} trials, {sweep.reused} of {sweep.trials} reused")
-    stop = StopRequest()
-    with ProgressView(sweep.name) as view, _interrupts(stop):
-        outcome = execute(settings, store, sweep.id, executor=executor, on_progress=view.update, stop=stop)
-    counts = outcome.sweep.counts
-    if outcome.summary is not None:
-        from dashboards.terminal import frontier_table
-
-        if not as_json:
-            print_rich(frontier_table(outcome.summary))
-    if outcome.undelivered:
-        say(f"{outcome.undelivered} MLflow runs are still to be written; they follow when the tracking store answers")
-    if as_json:
-        print_json(
-            {
-                "sweep": sweep.id,
-                "trials": counts.total,
-                "done": counts.done,
-                "failed": counts.failed,
-                "reused": sweep.reused,
-                "seconds": round(outcome.seconds, 3),
-                "report": None if outcome.report is None else str(outcome.report),
-            }
-        )
-    else:
-        typer.echo(
-            f"{outcome.sweep.state}: {counts.done} of {counts.total} trials done, {counts.failed} failed, "
-            f"{sweep.reused} of {counts.total} reused, in {duration(outcome.seconds)}"
-        )
-        if outcome.report is not None:
-            typer.echo(f"report    {outcome.report}")
-        typer.echo("MLflow    slotsweep dashboard")
-    raise typer.Exit(ALL_DONE if counts.done == counts.total else TRIALS_FAILED)
+    finish(run_sweeps(settings, store, [sweep.id], executor), as_json)
 
 
 def _sweep_to_run(settings: Any, what: str, overrides: list[str], no_cache: bool) -> tuple[Any, str]:
@@ -97,24 +63,6 @@ def _sweep_to_run(settings: Any, what: str, overrides: list[str], no_cache: bool
     from orchestrator.runner import submit_plan
 
     return store, submit_plan(store, plan, use_cache=not no_cache).sweep
-
-
-class _interrupts:  # noqa: N801 - reads as a phrase in `with`
-    """Ctrl-C once drains the sweep (state paused), twice cancels it."""
-
-    def __init__(self, stop: Any) -> None:
-        self._stop = stop
-
-    def __enter__(self) -> None:
-        self._before = signal.signal(signal.SIGINT, self._interrupt)
-
-    def __exit__(self, *error: object) -> None:
-        signal.signal(signal.SIGINT, self._before)
-
-    def _interrupt(self, _signal: int, _frame: object) -> None:
-        again = self._stop.drain.is_set()
-        self._stop.escalate()
-        say("cancelling" if again else "finishing what runs, then pausing; Ctrl-C again cancels")
 
 
 def submit(spec: SpecName, overrides: Overrides = None, no_cache: NoCache = False, as_json: AsJson = False) -> None:

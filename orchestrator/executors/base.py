@@ -20,11 +20,13 @@ class Finished:
 
 @dataclass(frozen=True)
 class Lost:
-    """A worker is gone, and with it every batch it held (attempt ids)."""
+    """A worker is gone, and with it every batch it held (attempt ids), for `reason`; `log` is what it wrote last."""
 
     worker: str
     attempts: tuple[int, ...]
     message: str
+    reason: str = "worker_lost"
+    log: tuple[str, ...] = ()
 
 
 Event = Finished | Lost
@@ -38,7 +40,7 @@ class Executor(Protocol):
     """Batches a worker should hold at once, so that it never waits for the next one."""
 
     def start(self) -> Sequence[WorkerCard]:
-        """Prepare and start the workers. Raises ExecutorError."""
+        """Prepare and start the workers. Raises ExecutorError. May be called again after `stop`."""
         ...
 
     def submit(self, worker: str, task: BatchTask) -> None:
@@ -47,6 +49,14 @@ class Executor(Protocol):
 
     def wait(self, seconds: float) -> list[Event]:
         """Events since the last call, waiting up to `seconds` for the first."""
+        ...
+
+    def kill(self, worker: str) -> Lost:
+        """End a worker at once, whatever it does; the batches it held."""
+        ...
+
+    def dismiss(self, worker: str) -> tuple[int, ...]:
+        """End a worker for good, without a replacement; the attempts it held."""
         ...
 
     def replace(self, worker: str) -> WorkerCard | None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.errors import PreparationError
-from orchestrator.executors.base import Event, Finished
+from orchestrator.executors.base import Event, Finished, Lost
 from orchestrator.kernel_cache import use_kernel_cache
 from workers.batch import BatchTask
 from workers.host import Preparation, WorkerCard, WorkerHost
@@ -37,6 +37,14 @@ class InlineExecutor:
 
     def wait(self, seconds: float) -> list[Event]:
         return [Finished(self._host.card.id, self._host.run(self._tasks.popleft()))] if self._tasks else []
+
+    def kill(self, worker: str) -> Lost:
+        return Lost(worker, self.dismiss(worker), "dropped")
+
+    def dismiss(self, worker: str) -> tuple[int, ...]:
+        attempts = tuple(task.attempt for task in self._tasks)
+        self._tasks.clear()
+        return attempts
 
     def replace(self, worker: str) -> WorkerCard | None:
         return None

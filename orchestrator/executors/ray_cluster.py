@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,6 +19,7 @@ from orchestrator.executors.base import Event, Finished, Lost
 from orchestrator.settings import Settings
 from workers.batch import BatchTask
 from workers.host import Preparation, WorkerCard
+from workers.log_capture import worker_log_tail
 
 OBJECT_STORE_BYTES = 128 * 2**20
 """Batches and reports are small; a large store would only slow the start."""
@@ -54,6 +56,7 @@ class RayExecutor:
         self._actors: dict[str, Any] = {}
         self._held: dict[Any, tuple[str, int]] = {}
         self._nodes: dict[str, str] = {}
+        self._pids: dict[str, int] = {}
 
     def start(self) -> Sequence[WorkerCard]:
         compiling = self._start_compiling()
@@ -133,6 +136,7 @@ class RayExecutor:
             raise ExecutorError(f"a worker could not be started: {_short(error)}") from error
         self._actors[card.id] = actor
         self._nodes[card.id] = node
+        self._pids[card.id] = card.pid
         return card
 
     def submit(self, worker: str, task: BatchTask) -> None:
@@ -154,17 +158,49 @@ class RayExecutor:
             try:
                 report = ray.get(reference)
             except ray.exceptions.RayError as error:
-                events.append(self._lose(worker, _short(error)))
+                events.append(self._lost(worker, error))
             else:
                 del self._held[reference]
                 events.append(Finished(worker, report))
         return events
 
-    def _lose(self, worker: str, message: str) -> Lost:
+    def _lost(self, worker: str, error: Exception) -> Lost:
+        import ray
+
+        out_of_memory = isinstance(error, ray.exceptions.OutOfMemoryError)
+        log = worker_log_tail(self._pids.get(worker, -1), self._session_logs())
+        return Lost(
+            worker,
+            self._drop(worker),
+            _short(error),
+            "out_of_memory" if out_of_memory else "worker_lost",
+            tuple(log),
+        )
+
+    def _session_logs(self) -> str:
+        """Ray's folder of log files on this machine."""
+        import ray
+
+        try:
+            return str(Path(ray.get_runtime_context().worker.node.get_session_dir_path()) / "logs")
+        except AttributeError:  # joined a cluster whose head is elsewhere
+            return "/tmp/ray/session_latest/logs"
+
+    def _drop(self, worker: str) -> tuple[int, ...]:
+        """Forget a worker; the attempts it held, in the order in which it was handed them."""
         held = [reference for reference, (holder, _) in self._held.items() if holder == worker]
-        attempts = tuple(self._held.pop(reference)[1] for reference in held)
         self._actors.pop(worker, None)
-        return Lost(worker, attempts, message)
+        return tuple(self._held.pop(reference)[1] for reference in held)
+
+    def kill(self, worker: str) -> Lost:
+        log = worker_log_tail(self._pids.get(worker, -1), self._session_logs())
+        return Lost(worker, self.dismiss(worker), "killed", log=tuple(log))
+
+    def dismiss(self, worker: str) -> tuple[int, ...]:
+        import ray
+
+        ray.kill(self._actors[worker], no_restart=True)
+        return self._drop(worker)
 
     def replace(self, worker: str) -> WorkerCard | None:
         node = self._nodes.pop(worker)

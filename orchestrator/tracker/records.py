@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-RunStatus = Literal["RUNNING", "FINISHED", "FAILED", "KILLED"]
+RunStatus = Literal["SCHEDULED", "RUNNING", "FINISHED", "FAILED", "KILLED"]
 
 RUN_ID_DIGITS = 32
 

@@ -74,7 +74,7 @@ def test_an_unreachable_server_costs_no_result_and_runs_follow_later(
     waiting = store.undelivered(ran.json["sweep"])
     assert waiting >= 24
     for _ in range(2):
-        TrackerProcess(settings, ran.json["sweep"]).finish()
+        TrackerProcess(settings).finish()
     assert store.undelivered(ran.json["sweep"]) == 0
     [parent], children = runs_of(client, "small")
     assert len(children) == 24
@@ -88,9 +88,9 @@ def test_a_tracker_whose_driver_dies_delivers_what_is_there_and_ends(
     code = (
         "import os, sys, time; from orchestrator.settings import Settings; "
         "from orchestrator.tracker_process import TrackerProcess; "
-        "tracker = TrackerProcess(Settings.read(), sys.argv[1]); print(tracker._process.pid, flush=True); os._exit(9)"
+        "tracker = TrackerProcess(Settings.read()); print(tracker.pid, flush=True); os._exit(9)"
     )
-    done = subprocess.run([sys.executable, "-P", "-c", code, sweep], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False)
     import psutil
 
     assert done.returncode == 9

@@ -1,0 +1,97 @@
+"""Running sweeps in the foreground of a terminal: progress, Ctrl-C, and what is said at the end."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Literal, NoReturn
+
+import typer
+
+from orchestrator.cli.output import ProgressView, duration, print_json, print_rich, say
+from orchestrator.exit_codes import ALL_DONE, TRIALS_FAILED
+
+if TYPE_CHECKING:
+    from orchestrator.runner import RunOutcome
+    from orchestrator.scheduler import StopRequest
+    from orchestrator.settings import Settings
+    from orchestrator.store.store import Store
+
+
+def run_sweeps(
+    settings: Settings, store: Store, sweeps: Sequence[str] | None, executor: Literal["ray", "inline"]
+) -> list[RunOutcome]:
+    """Run `sweeps` (None: all unfinished ones), with progress on stderr."""
+    from orchestrator.runner import execute
+    from orchestrator.scheduler import StopRequest
+
+    stop = StopRequest()
+    with ProgressView() as view, _interrupts(stop):
+        return execute(settings, store, sweeps, executor=executor, on_progress=view.update, stop=stop)
+
+
+@contextmanager
+def _interrupts(stop: StopRequest) -> Iterator[None]:
+    """Ctrl-C once drains (state paused), twice cancels."""
+
+    def interrupt(_signal: int, _frame: object) -> None:
+        again = stop.drain.is_set()
+        stop.escalate()
+        say("cancelling" if again else "finishing what runs, then pausing; Ctrl-C again cancels")
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def finish(outcomes: Sequence[RunOutcome], as_json: bool) -> NoReturn:
+    """Say how each sweep ended (as JSON, the last line of each), and exit."""
+    for outcome in outcomes:
+        if as_json:
+            _print_json(outcome)
+        else:
+            _print(outcome)
+        if outcome.undelivered:
+            say(
+                f"{outcome.undelivered} MLflow runs are still to be written; the next command that runs a sweep "
+                "delivers them when the tracking store answers"
+            )
+    complete = all(outcome.sweep.counts.done == outcome.sweep.counts.total for outcome in outcomes)
+    raise typer.Exit(ALL_DONE if complete else TRIALS_FAILED)
+
+
+def _print_json(outcome: RunOutcome) -> None:
+    counts = outcome.sweep.counts
+    print_json(
+        {
+            "sweep": outcome.sweep.id,
+            "trials": counts.total,
+            "done": counts.done,
+            "failed": counts.failed,
+            "reused": outcome.sweep.reused,
+            "seconds": round(outcome.seconds, 3),
+            "report": None if outcome.drawn is None else str(outcome.drawn.path),
+        }
+    )
+
+
+def _print(outcome: RunOutcome) -> None:
+    from dashboards.terminal import frontier_table
+
+    sweep, counts = outcome.sweep, outcome.sweep.counts
+    if outcome.drawn is not None:
+        print_rich(frontier_table(outcome.drawn.summary))
+    typer.echo(
+        f"{sweep.state}: {counts.done} of {counts.total} trials done, {counts.failed} failed, "
+        f"{sweep.reused} of {counts.total} reused, in {duration(outcome.seconds)}"
+    )
+    if outcome.drawn is not None:
+        typer.echo(f"report    {outcome.drawn.path}")
+    if sweep.state == "paused":
+        typer.echo(f"go on     slotsweep resume {sweep.id}")
+    if counts.failed:
+        typer.echo(f"again     slotsweep retry {sweep.id} --failed")
+    typer.echo("MLflow    slotsweep dashboard")

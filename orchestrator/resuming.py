@@ -1,0 +1,74 @@
+"""Resuming a sweep whose spec file was edited: added cells are added, a changed meaning is refused with a diff."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+from models.config import canonical_json
+from orchestrator.errors import RequestError
+from orchestrator.plan import Plan, TrialAsked, code_fingerprint
+from orchestrator.spec import canonical, read_spec
+from orchestrator.store.records import CellRow, SweepRow
+from orchestrator.store.store import Store
+
+Meaning = tuple[str, int]
+"""A trial without the code that computes it: (cell, seed)."""
+
+
+def follow_edits(store: Store, sweep: SweepRow) -> int:
+    """Add to `sweep` what its spec file asks for beyond what was submitted; the number of trials added.
+
+    Raises RequestError, with a diff of the two texts, if the file no longer asks for something that the sweep has, or
+    if what is new would be computed by other code than the rest.
+    """
+    if sweep.spec_path is None or not Path(sweep.spec_path).exists():
+        return 0
+    spec = read_spec(Path(sweep.spec_path), tuple(sweep.spec["overrides"]))
+    if spec.text == sweep.spec_text:
+        return 0
+    wanted = {_meaning(cell, seed): (cell, seed, key) for cell, seed, key in Plan(spec).trials()}
+    present = {_meaning(cell, seed) for cell, seed, _ in store.asked(sweep.id)}
+    gone = present - wanted.keys()
+    if gone:
+        raise RequestError(
+            f"{sweep.spec_path} was edited after it was submitted, and {len(gone)} of the sweep's {len(present)} "
+            f"trials are no longer in it:\n{_diff(sweep, spec.text)}\n"
+            f"`slotsweep run {sweep.spec_path}` starts a new sweep (what is unchanged is reused); "
+            f"`slotsweep resume {sweep.id} --as-submitted` goes on with the old one"
+        )
+    added = [trial for meaning, trial in wanted.items() if meaning not in present]
+    _refuse_other_code(sweep, added, store)
+    changes = {
+        "spec": canonical(spec),
+        "spec_text": spec.text,
+        "priority": spec.policy.priority,
+        "infrastructure_retries": spec.policy.infrastructure_retries,
+        "code_retries": spec.policy.code_retries,
+    }
+    store.extend(sweep.id, changes, added)
+    return len(added)
+
+
+def _meaning(cell: CellRow, seed: int) -> Meaning:
+    tree = [cell.kind, cell.workload, cell.mechanism, cell.episodes, cell.dtype, cell.device]
+    return canonical_json(tree), seed
+
+
+def _refuse_other_code(sweep: SweepRow, added: list[TrialAsked], store: Store) -> None:
+    """The sweep's workers run the code that was pinned; new trials carry the fingerprint of the code as it is now."""
+    if not added:
+        return
+    for cell in store.cells(sweep.id).values():
+        if cell.fingerprint != code_fingerprint(cell.workload["name"], cell.mechanism["name"]):
+            raise RequestError(
+                f"the code was edited after sweep {sweep.id} was submitted, so that new cells would not compare with "
+                f"its old ones: `slotsweep run {sweep.spec_path}` starts a new sweep"
+            )
+
+
+def _diff(sweep: SweepRow, text: str) -> str:
+    lines = difflib.unified_diff(
+        sweep.spec_text.splitlines(), text.splitlines(), "as submitted", str(sweep.spec_path), lineterm="", n=1
+    )
+    return "\n".join(f"  {line}" for line in lines)
