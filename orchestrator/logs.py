@@ -101,7 +101,9 @@ def _plain_and_ordered(_logger: Any, _method: str, fields: MutableMapping[str, A
 
 def _plain(value: Any) -> Any:
     """`value` as JSON can say it, without secrets."""
-    if isinstance(value, bool | int):
+    if isinstance(value, str):
+        return _masked(value)
+    if value is None or isinstance(value, int):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
@@ -109,10 +111,12 @@ def _plain(value: Any) -> Any:
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [_plain(item) for item in value]
-    return None if value is None else _masked(str(value))
+    return _masked(str(value))
 
 
 def _masked(text: str) -> str:
+    if "://" not in text:
+        return text
     for secret in SECRETS:
         text = secret.sub(r"\1***", text)
     return text

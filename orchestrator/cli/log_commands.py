@@ -67,14 +67,14 @@ def _entries(reader: LogReader, tail: int | None, ended: Callable[[], bool] | No
 
 
 def _ended(store: Store, sweep: str) -> Callable[[], bool]:
-    from sqlalchemy.exc import OperationalError
+    from sqlalchemy.exc import InterfaceError, OperationalError
 
     from orchestrator.store.states import ENDED
 
     def ended() -> bool:
         try:
             return store.sweep(sweep).state in ENDED
-        except OperationalError:  # the database is away for a while
+        except (InterfaceError, OperationalError):  # the database is away for a while
             return False
 
     return ended
