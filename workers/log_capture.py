@@ -164,16 +164,16 @@ def _uncovered(current: Any, ours: _Tee | _RecordTee) -> Any:
     return under
 
 
-def worker_log_tail(pid: int, session_dir: str | os.PathLike[str], limit: int = LINES) -> list[str]:
-    """The last `limit` lines that the Ray worker of process `pid` left in the session's folder; of its two files the
-    one written last comes last. Never raises: what cannot be read is left out.
+def worker_log_tail(pid: int, folder: str | os.PathLike[str], limit: int = LINES) -> list[str]:
+    """The last `limit` lines that the Ray worker of process `pid` left in `folder`, the `logs` of Ray's session; of its
+    two files the one written last comes last. Never raises: what cannot be read is left out.
 
-    Ray names them `logs/worker-<worker id>-<job id>-<pid>.out` and `.err`, on the worker's own machine: where there
-    are none, the answer is []. Process ids mean nothing on another machine, so ask for workers of this one only.
+    Ray names them `worker-<worker id>-<job id>-<pid>.out` and `.err`, on the worker's own machine: where there are
+    none, the answer is []. Process ids mean nothing on another machine, so ask for workers of this one only.
     """
     tail = LineTail(limit)
     with suppress(OSError):
-        for path in _worker_files(pid, Path(session_dir) / "logs"):
+        for path in _worker_files(pid, Path(folder)):
             tail.add(line for line in _last_text(path).split("\n") if not line.startswith(RAY_MARKS))
     return list(tail.lines)
 

@@ -243,11 +243,10 @@ def test_a_batch_report_carries_its_lines(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_the_last_lines_of_a_dead_worker_are_those_of_its_own_files(tmp_path: Path) -> None:
-    logs = tmp_path / "logs"
-    (logs / "old").mkdir(parents=True)
+    (tmp_path / "old").mkdir()
 
     def write(name: str, text: str, age: int) -> None:
-        path = logs / name
+        path = tmp_path / name
         path.write_text(text)
         os.utime(path, (1e9 - age, 1e9 - age))
 
@@ -276,7 +275,7 @@ def test_ray_names_its_workers_files_as_we_think(tmp_path: Path) -> None:
         "try: ray.get(worker.die.remote())\n"
         "except ray.exceptions.RayActorError: pass\n"
         "from workers.log_capture import worker_log_tail\n"
-        "tail = worker_log_tail(pid, ray._private.worker._global_node.get_session_dir_path())\n"
+        "tail = worker_log_tail(pid, ray._private.worker._global_node.get_session_dir_path() + '/logs')\n"
         "open(sys.argv[1], 'w').write('\\n'.join(tail))\n"
         "ray.shutdown()"
     )
