@@ -7,7 +7,14 @@ import sys
 
 import typer
 
-from orchestrator.cli import control_commands, log_commands, machine_commands, spec_commands, sweep_commands
+from orchestrator.cli import (
+    control_commands,
+    db_commands,
+    log_commands,
+    machine_commands,
+    spec_commands,
+    sweep_commands,
+)
 from orchestrator.cli.output import fail
 
 app = typer.Typer(
@@ -22,6 +29,7 @@ spec_commands.register(app)
 sweep_commands.register(app)
 control_commands.register(app)
 log_commands.register(app)
+db_commands.register(app)
 machine_commands.register(app)
 
 

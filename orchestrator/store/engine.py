@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
+from sqlalchemy import Connection, Engine, create_engine, event, func, inspect, select, text
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from orchestrator.errors import StoreError
 from orchestrator.store.schema import metadata
@@ -17,6 +17,8 @@ from orchestrator.store.schema import metadata
 VERSION_TABLE = "slotsweep_alembic_version"
 HEAD = "0002"
 BUSY_SECONDS = 60
+SCHEMA_LOCK = 7310220
+"""Postgres' advisory lock under which tables are made and changed."""
 
 
 def open_engine(url: str) -> Engine:
@@ -59,40 +61,59 @@ def reading(engine: Engine) -> Iterator[Connection]:
 
 def ensure_schema(engine: Engine) -> None:
     """Create the tables in an empty database; refuse one of another version, or one that belongs to another program."""
+    if VERSION_TABLE in our_tables(engine):
+        _check_version(engine)
+    else:
+        _create(engine)
+
+
+def our_tables(engine: Engine) -> set[str]:
+    """Names of the database's tables: ours, or none.
+
+    Raises StoreError if it cannot be opened, or holds the tables of another program.
+    """
     try:
         tables = set(inspect(engine).get_table_names())
     except SQLAlchemyError as error:
-        raise StoreError(f"cannot open the database at {shown(engine)}: {_reason(error)}") from error
-    if VERSION_TABLE in tables:
-        _check_version(engine)
-        return
-    foreign = _owner(tables)
+        raise StoreError(f"cannot open the database at {shown(engine)}: {reason_of(error)}") from error
+    foreign = None if VERSION_TABLE in tables else _owner(tables)
     if foreign:
         raise StoreError(
             f"the database at {shown(engine)} holds {foreign}'s tables; slotsweep, Optuna and MLflow need a database "
             "each: point SLOTSWEEP_DATABASE_URL at one of its own"
         )
-    _create(engine)
+    return tables
 
 
 def _create(engine: Engine) -> None:
     with engine.begin() as connection:
-        if engine.dialect.name == "postgresql":
-            connection.execute(text("SELECT pg_advisory_xact_lock(7310220)"))
+        lock_schema(connection)
         connection.execute(text(f"CREATE TABLE IF NOT EXISTS {VERSION_TABLE} (version_num VARCHAR(32) PRIMARY KEY)"))
         if connection.execute(text(f"SELECT count(*) FROM {VERSION_TABLE}")).scalar_one() == 0:
             metadata.create_all(connection)
             connection.execute(text(f"INSERT INTO {VERSION_TABLE} VALUES ('{HEAD}')"))
 
 
+def lock_schema(connection: Connection) -> None:
+    """Until the transaction ends nobody else makes or changes tables; a writer of SQLite is alone anyway."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(select(func.pg_advisory_xact_lock(SCHEMA_LOCK)))
+
+
 def _check_version(engine: Engine) -> None:
     with reading(engine) as connection:
-        found = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar_one_or_none()
+        found = schema_version(connection)
     if found != HEAD:
         raise StoreError(
             f"the database at {shown(engine)} has schema {found or 'none'}, this version of slotsweep needs {HEAD}: "
             "run `slotsweep db upgrade`"
         )
+
+
+def schema_version(connection: Connection) -> str | None:
+    """The version that the database's tables have; None if that was never noted."""
+    version: str | None = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar_one_or_none()
+    return version
 
 
 def _owner(tables: set[str]) -> str | None:
@@ -109,6 +130,7 @@ def shown(engine: Engine) -> str:
     return engine.url.render_as_string(hide_password=True)
 
 
-def _reason(error: SQLAlchemyError) -> str:
-    original = error.orig if isinstance(error, OperationalError) else error
+def reason_of(error: SQLAlchemyError) -> str:
+    """What the database itself said, in one line."""
+    original = error.orig if isinstance(error, DBAPIError) else error
     return str(original).strip().splitlines()[0]

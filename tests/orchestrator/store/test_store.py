@@ -15,7 +15,7 @@ from orchestrator.store import schema
 from orchestrator.store.contract import StoreContract, asked, new_sweep
 from orchestrator.store.engine import HEAD, VERSION_TABLE, open_engine
 from orchestrator.store.store import Store
-from orchestrator.store.upgrade import upgrade_schema
+from orchestrator.store.upgrade import migrate
 
 
 class TestSqlite(StoreContract):
@@ -47,7 +47,8 @@ def _shape(url: str) -> dict[str, set[str]]:
 
 
 def test_migrations_lead_to_the_same_tables_as_the_schema(url: str) -> None:
-    upgrade_schema(open_engine(url))
+    with open_engine(url).begin() as connection:
+        migrate(connection)
     assert _shape(url) == {
         VERSION_TABLE: {"version_num"},
         **{name: set(table.columns.keys()) for name, table in schema.metadata.tables.items()},
@@ -61,8 +62,8 @@ def test_migrations_know_every_column_index_and_constraint(tmp_path: Path) -> No
     from alembic.migration import MigrationContext
 
     engine = open_engine(f"sqlite:///{tmp_path / 'store.db'}")
-    upgrade_schema(engine)
-    with engine.connect() as connection:
+    with engine.begin() as connection:
+        migrate(connection)
         context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
         assert compare_metadata(context, schema.metadata) == []
 
