@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.batching import batches
 from orchestrator.estimate import Estimate, estimate
+from orchestrator.explain import Explanation, Known, explain
 from orchestrator.plan import Plan
 from orchestrator.settings import Settings
 from orchestrator.store.records import CellRow, Pending
 
+if TYPE_CHECKING:
+    from orchestrator.store.store import Store
+
 
 @dataclass(frozen=True)
 class PlanSummary:
-    """Counts of a plan. devices: trials by device class."""
+    """Counts of a plan. devices: trials by device class; explanations: why trials are not reused, if that was asked."""
 
     trials: int
     cells: int
@@ -23,9 +27,11 @@ class PlanSummary:
     batches: int
     devices: dict[str, int]
     estimate: Estimate
+    explanations: list[Explanation] | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The contract of `plan --json`."""
+        explained = {} if self.explanations is None else {"explain": [each.as_json() for each in self.explanations]}
         return {
             "trials": self.trials,
             "cells": self.cells,
@@ -34,16 +40,16 @@ class PlanSummary:
             "batches": self.batches,
             "devices": self.devices,
             "estimate": self.estimate.as_json(),
+            **explained,
         }
 
 
-def describe(plan: Plan, settings: Settings, workers: int) -> PlanSummary:
-    """Count the plan's trials, and those that the store behind `settings` holds already. Creates nothing."""
-    store = None
-    if settings.database_file is None or settings.database_file.exists():
-        from orchestrator.store.store import Store
+def describe(plan: Plan, settings: Settings, workers: int, *, explained: bool = False) -> PlanSummary:
+    """Count the plan's trials, and those that the store behind `settings` holds already. Creates nothing.
 
-        store = Store.open(settings.database_url)
+    If it shall be `explained`, the summary also says why the others are not reused.
+    """
+    store = _existing_store(settings)
     digests: set[str] = set()
     devices: dict[str, int] = {}
     for group in plan.groups:
@@ -60,6 +66,30 @@ def describe(plan: Plan, settings: Settings, workers: int) -> PlanSummary:
         batches=_count_batches(plan),
         devices=devices,
         estimate=estimate(plan, store, unique - reused, workers),
+        explanations=explain(plan, _known(plan, store)) if explained else None,
+    )
+
+
+def _existing_store(settings: Settings) -> Store | None:
+    if settings.database_file is not None and not settings.database_file.exists():
+        return None
+    from orchestrator.store.store import Store
+
+    return Store.open(settings.database_url)
+
+
+def _known(plan: Plan, store: Store | None) -> Known:
+    """What the store holds that bears on the plan."""
+    if store is None:
+        return Known()
+    from orchestrator.store.explaining import done_cells, latest_states, recorded_modules
+
+    names = {(cell.workload["name"], cell.mechanism["name"]) for group in plan.groups for cell in group.cells}
+    done = done_cells(store.engine, {workload for workload, _ in names}, {mechanism for _, mechanism in names})
+    return Known(
+        trials=latest_states(store.engine, (key for _, _, key in plan.trials())),
+        done=done,
+        modules=recorded_modules(store.engine, {cell.fingerprint for cell in done}),
     )
 
 

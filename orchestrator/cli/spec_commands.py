@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from orchestrator.cli.output import duration, print_json, print_rich, say, size
+
+if TYPE_CHECKING:
+    from orchestrator.explain import Explanation
+
+EXPLANATIONS_SHOWN = 20
 
 SpecName = Annotated[str, typer.Argument(help="a spec file, or the name of a ready-made spec", metavar="SPEC")]
 Overrides = Annotated[
@@ -61,7 +66,12 @@ def validate(spec: SpecName, overrides: Overrides = None, as_json: AsJson = Fals
         typer.echo(f"{spec}: ok, {made.trial_count} trials")
 
 
-def plan(spec: SpecName, overrides: Overrides = None, as_json: AsJson = False) -> None:
+def plan(
+    spec: SpecName,
+    overrides: Overrides = None,
+    explain: Annotated[bool, typer.Option("--explain", help="say why trials are computed rather than reused")] = False,
+    as_json: AsJson = False,
+) -> None:
     """Show what a spec would run: trials, batches, devices, and what it may cost."""
     from orchestrator.plan import Plan
     from orchestrator.plan_summary import describe
@@ -69,7 +79,7 @@ def plan(spec: SpecName, overrides: Overrides = None, as_json: AsJson = False) -
     from orchestrator.settings import Settings
 
     made = Plan(load_spec(spec, overrides or ()))
-    summary = describe(made, Settings.read(), workers=os.cpu_count() or 1)
+    summary = describe(made, Settings.read(), workers=os.cpu_count() or 1, explained=explain)
     if as_json:
         print_json(summary.as_json())
         return
@@ -84,6 +94,27 @@ def plan(spec: SpecName, overrides: Overrides = None, as_json: AsJson = False) -
     typer.echo(f"  time      {time} on {summary.estimate.workers} workers ({summary.estimate.basis})")
     typer.echo(f"  memory    about {size(summary.estimate.memory_bytes)}")
     typer.echo(f"  disk      about {size(summary.estimate.disk_bytes)}")
+    if summary.explanations is not None:
+        _print_explanations(summary.explanations)
+
+
+def _print_explanations(explanations: list[Explanation]) -> None:
+    if not explanations:
+        typer.echo("every trial is reused")
+        return
+    from orchestrator.explain import shortened
+
+    rows = [
+        (str(each.trials), str(each.cells), shortened(each.mechanisms), each.text)
+        for each in explanations[:EXPLANATIONS_SHOWN]
+    ]
+    header = ("trials", "cells", "mechanisms", "why they are not reused")
+    trials, cells, mechanisms, _ = (max(map(len, column)) for column in zip(header, *rows, strict=True))
+    for row in (header, *rows):
+        typer.echo(f"  {row[0]:>{trials}}  {row[1]:>{cells}}  {row[2]:<{mechanisms}}  {row[3]}")
+    hidden = explanations[EXPLANATIONS_SHOWN:]
+    if hidden:
+        typer.echo(f"  {sum(each.trials for each in hidden)} more trials for {len(hidden)} more reasons: see --json")
 
 
 def schema() -> None:
