@@ -265,7 +265,7 @@ class Scheduler:
             if suspected:
                 job.hasten(batch, failed)
             self._note(job, worker, report, accepted)
-        for suspect, verdict in self._suspicions.hear(failed, done).items():
+        for suspect, verdict in self._suspicions.hear(worker, failed, done).items():
             self._judge(suspect, verdict)
 
     def _job_of(self, attempt: int) -> Job | None:

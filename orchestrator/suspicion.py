@@ -46,14 +46,16 @@ class Suspicions:
         fresh = failed - self._reviewed
         if len(streak) < STREAK or not fresh or not others:
             return False
-        self._evidence[worker] = set(fresh)
+        self._evidence.setdefault(worker, set()).update(fresh)
         self._reviewed |= fresh
         return True
 
-    def hear(self, failed: Iterable[int], done: Iterable[int]) -> dict[str, Verdict]:
-        """Verdicts on suspected workers that another worker's batch brings."""
+    def hear(self, witness: str, failed: Iterable[int], done: Iterable[int]) -> dict[str, Verdict]:
+        """Verdicts on suspected workers that a batch of another worker, `witness`, brings."""
         verdicts: dict[str, Verdict] = {}
         for worker, evidence in list(self._evidence.items()):
+            if worker == witness:
+                continue
             if evidence & set(done):
                 verdicts[worker] = Verdict.QUARANTINE
             elif evidence & set(failed):
