@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, func, inspect, select, text
+from sqlalchemy import Connection, Engine, ExceptionContext, create_engine, event, func, inspect, select, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
@@ -19,6 +20,9 @@ HEAD = "0002"
 BUSY_SECONDS = 60
 SCHEMA_LOCK = 7310220
 """Postgres' advisory lock under which tables are made and changed."""
+
+DISK_FULL = "53100"
+"""Postgres' code for a full disk."""
 
 
 def open_engine(url: str) -> Engine:
@@ -32,9 +36,12 @@ def open_engine(url: str) -> Engine:
             Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
         engine = create_engine(parsed, connect_args={"timeout": BUSY_SECONDS})
         _use_wal(engine)
+        _tell_of_full_disks(engine)
         return engine
     if parsed.get_backend_name() == "postgresql":
-        return create_engine(parsed.set(drivername="postgresql+psycopg"), pool_pre_ping=True)
+        engine = create_engine(parsed.set(drivername="postgresql+psycopg"), pool_pre_ping=True)
+        _tell_of_full_disks(engine)
+        return engine
     raise StoreError(f"databases of kind `{parsed.get_backend_name()}` are not supported: use sqlite or postgresql")
 
 
@@ -50,6 +57,20 @@ def _use_wal(engine: Engine) -> None:
         # A writer takes its lock at once: upgrading from a read lock later could only fail with "database is locked".
         reading = connection.get_execution_options().get("slotsweep_reading", False)
         connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
+
+
+def _tell_of_full_disks(engine: Engine) -> None:
+    """Waiting a moment does not help against a full disk: it becomes a StoreError, which says what does."""
+
+    @event.listens_for(engine, "handle_error")
+    def tell(context: ExceptionContext) -> None:
+        error = context.original_exception
+        sqlite_code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if sqlite_code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR) or getattr(error, "sqlstate", "") == DISK_FULL:
+            raise StoreError(
+                f"cannot write to the database at {shown(engine)}: {str(error).splitlines()[0]}; what was stored "
+                "before stays whole: make room on its disk, then `slotsweep resume` finishes what is missing"
+            ) from error
 
 
 @contextmanager
