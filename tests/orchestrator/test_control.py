@@ -26,7 +26,6 @@ from tests.orchestrator.specs import FAILING_PLUGIN, SMALL, write_small
 from workers.batch import BatchReport, BatchTask, TrialReport
 from workers.host import WorkerCard
 
-
 ONE_MECHANISM = """\
 name: {}
 kind: frontier
