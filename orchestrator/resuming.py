@@ -27,7 +27,8 @@ def follow_edits(store: Store, sweep: SweepRow) -> int:
     spec = read_spec(Path(sweep.spec_path), tuple(sweep.spec["overrides"]))
     if spec.text == sweep.spec_text:
         return 0
-    wanted = {_meaning(cell, seed): (cell, seed, key) for cell, seed, key in Plan(spec).trials()}
+    plan = Plan(spec)
+    wanted = {_meaning(cell, seed): (cell, seed, key) for cell, seed, key in plan.trials()}
     present = {_meaning(cell, seed) for cell, seed, _ in store.asked(sweep.id)}
     gone = present - wanted.keys()
     if gone:
@@ -46,7 +47,7 @@ def follow_edits(store: Store, sweep: SweepRow) -> int:
         "infrastructure_retries": spec.policy.infrastructure_retries,
         "code_retries": spec.policy.code_retries,
     }
-    store.extend(sweep.id, changes, added)
+    store.extend(sweep.id, changes, added, plan.code())
     return len(added)
 
 

@@ -69,7 +69,7 @@ def submit_plan(store: Store, plan: Plan, *, use_cache: bool = True) -> Submitte
         infrastructure_retries=spec.policy.infrastructure_retries,
         code_retries=spec.policy.code_retries,
     )
-    return store.submit(sweep, plan.trials())
+    return store.submit(sweep, plan.trials(), plan.code())
 
 
 class SweepQueue:

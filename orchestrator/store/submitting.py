@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import Connection, func, insert, select, update
@@ -13,33 +14,46 @@ from sqlalchemy import Connection, func, insert, select, update
 from orchestrator.store import schema
 from orchestrator.store.base import StorePart, chunks, insert_new, notify_sweep
 from orchestrator.store.engine import reading
+from orchestrator.store.explaining import save_fingerprints
 from orchestrator.store.records import CellRow, NewSweep, Submitted
 from orchestrator.store.rules import SweepChange, sweeps_that_may
 from orchestrator.store.states import SweepState, TrialState
 
 TrialAsked = tuple[CellRow, int, str]
 
+CodeHashes = Mapping[str, Mapping[str, str]]
+"""The hash of each module behind a fingerprint: {fingerprint: {module: hash}}."""
+
+NO_CODE: CodeHashes = MappingProxyType({})
+
 
 class Submitting(StorePart):
     """The part of the store that takes sweeps in."""
 
-    def submit(self, sweep: NewSweep, trials: Iterable[TrialAsked]) -> Submitted:
-        """Store a sweep (state queued) and its trials, given as (cell, seed, key) in plan order."""
+    def submit(self, sweep: NewSweep, trials: Iterable[TrialAsked], code: CodeHashes = NO_CODE) -> Submitted:
+        """Store a sweep (state queued) and its trials, given as (cell, seed, key) in plan order.
+
+        `code` records which modules, by hash, are behind the fingerprints of the trials' cells.
+        """
         identity = uuid.uuid4().hex[:10]
         row = asdict(sweep) | {"id": identity, "code": sweep.code.digest, "state": SweepState.QUEUED}
         row |= {"trials": 0, "reused": 0, "created": time.time()}
         with self.engine.begin() as connection:
             connection.execute(insert_new(connection, schema.code).values(asdict(sweep.code)))
             connection.execute(insert(schema.sweeps), row)
+            save_fingerprints(connection, code)
             submitted = _add_trials(connection, identity, 0, trials, sweep.use_cache)
             notify_sweep(connection, identity)
         return submitted
 
-    def extend(self, sweep: str, changes: dict[str, Any], trials: Iterable[TrialAsked]) -> Submitted:
+    def extend(
+        self, sweep: str, changes: dict[str, Any], trials: Iterable[TrialAsked], code: CodeHashes = NO_CODE
+    ) -> Submitted:
         """Add `trials` to a sweep that nobody runs, set `changes` of its row, and queue it; the trials added."""
         links = schema.sweep_trials.c
         with self.engine.begin() as connection:
             last = connection.execute(select(func.max(links.position)).where(links.sweep == sweep)).scalar_one()
+            save_fingerprints(connection, code)
             added = _add_trials(connection, sweep, last + 1, trials, use_cache=True)
             connection.execute(update(schema.sweeps).where(schema.sweeps.c.id == sweep).values(**changes))
             _queue_again(connection, sweep)

@@ -16,6 +16,7 @@ from orchestrator.explain import Explanation, Known, explain
 from orchestrator.neighbours import Neighbours, flat_fields
 from orchestrator.plan import Plan, trial_key
 from orchestrator.plan_summary import describe
+from orchestrator.resuming import follow_edits
 from orchestrator.settings import Settings
 from orchestrator.spec import read_spec
 from orchestrator.store.contract import WORKER, failure, new_sweep, result, with_worker
@@ -238,7 +239,7 @@ def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]
 
 def finish(store: Store, plan: Plan, *, failing: int = 0) -> None:
     """Submit `plan` and finish it, its last `failing` trials with a failure."""
-    sweep = store.submit(new_sweep(), plan.trials()).sweep
+    sweep = store.submit(new_sweep(), plan.trials(), plan.code()).sweep
     trials = [pending.trial for pending in store.pending(sweep, -1, 1_000_000)]
     lease = store.claim(sweep, trials, WORKER, 60)
     assert lease is not None
@@ -327,6 +328,24 @@ def test_the_command_explains(slotsweep, settings: Settings, tmp_path: Path) -> 
     assert slotsweep("plan", spec, "--explain").out.splitlines()[-1] == "every trial is reused"
 
 
+def test_submitting_and_extending_a_sweep_record_its_code(slotsweep, settings: Settings, tmp_path: Path) -> None:
+    spec = write_small(tmp_path)
+    assert slotsweep("submit", str(spec)).code == 0
+    plan = small()
+    store = Store.open(settings.database_url)
+    assert recorded_modules(store.engine, plan.code()) == plan.code()
+    spec.write_text(SMALL.replace("recency, budget: {values: [4, 8, 16]}", "recency, budget: {values: [4, 8, 16, 20]}"))
+    [sweep] = store.sweeps()
+    assert follow_edits(store, sweep) == 4
+    spec.write_text(spec.read_text().replace("- {name: full_attention}", "- {name: full_attention}\n  - {name: knn}"))
+    [sweep] = store.sweeps()
+    assert follow_edits(store, sweep) == 4
+    code = Plan(read_spec(spec)).code()
+    assert len(code) == len(plan.code()) + 1
+    assert recorded_modules(store.engine, code) == code
+    store.close()
+
+
 def test_editing_a_plug_in_is_explained(slotsweep, settings: Settings, tmp_path: Path) -> None:
     plugin, spec = tmp_path / "edited_memory.py", tmp_path / "spec.yaml"
     plugin.write_text(FAILING_PLUGIN)
@@ -338,8 +357,6 @@ def test_editing_a_plug_in_is_explained(slotsweep, settings: Settings, tmp_path:
     plan = Plan(read_spec(spec))
     with_worker(store := Store.open(settings.database_url))
     finish(store, plan)
-    with store.engine.begin() as connection:
-        save_fingerprints(connection, plan.code())
     store.close()
     plugin.write_text(FAILING_PLUGIN + "\n\n# a comment\n")
     assert slotsweep("plan", str(spec), "--explain").out.splitlines()[-1] == "every trial is reused"
