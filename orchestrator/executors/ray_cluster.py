@@ -26,6 +26,10 @@ OBJECT_STORE_BYTES = 128 * 2**20
 
 REACH_SECONDS = 5.0
 
+GCS_SECONDS = "5"
+"""How long the processes of a local Ray look for its control process before they end. It never comes back: Ray's
+default of a minute would only keep orphans alive for as long, after a kill."""
+
 PREPARE = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
@@ -99,6 +103,8 @@ class RayExecutor:
 
     def _start_ray(self) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        if not self._settings.ray_address:
+            os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", GCS_SECONDS)
         import ray
 
         common: dict[str, Any] = {"log_to_driver": False, "configure_logging": False, "namespace": "slotsweep"}
@@ -147,6 +153,9 @@ class RayExecutor:
 
         if not self._held:
             return []
+        if dead := _dead_local_processes():
+            message = f"Ray's process `{dead[0]}` died"
+            return [Lost(worker, self._drop(worker), message) for worker in list(self._actors)]
         ready, _ = ray.wait(list(self._held), num_returns=1, timeout=seconds)
         if ready and len(self._held) > 1:
             ready, _ = ray.wait(list(self._held), num_returns=len(self._held), timeout=0)
@@ -204,6 +213,8 @@ class RayExecutor:
 
     def replace(self, worker: str) -> WorkerCard | None:
         node = self._nodes.pop(worker)
+        if _dead_local_processes():
+            return None
         try:
             return self._welcome(node, self._start_actor(node))
         except ExecutorError:
@@ -241,6 +252,22 @@ def _worker_class() -> type:
             return self.host.run(task)
 
     return BatchWorker
+
+
+def _dead_local_processes() -> list[str]:
+    """Those of the processes without which a Ray that was started here cannot go on that are dead.
+
+    Ray itself notices after a while, and then ends this process with them.
+    """
+    import ray
+
+    node = ray._private.worker._global_node
+    started = node.all_processes if node is not None else {}
+    return [
+        kind
+        for kind in ("gcs_server", "raylet")
+        if any(info.process.poll() is not None for info in started.get(kind, ()))
+    ]
 
 
 def _reach(address: str) -> None:
