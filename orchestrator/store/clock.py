@@ -1,9 +1,11 @@
-"""The clock that leases run on: one that a jump of a machine's wall clock cannot move."""
+"""The clock that leases run on, and whether who holds one still lives: a jump of the wall clock moves neither."""
 
 from __future__ import annotations
 
 import functools
+import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -36,3 +38,29 @@ def boot_id() -> str:
     return subprocess.run(
         ["sysctl", "-n", "kern.bootsessionuuid"], capture_output=True, text=True, check=True
     ).stdout.strip()
+
+
+def process_start(pid: int) -> float:
+    """When the process `pid` of this host started: the same number whenever it is asked. Raises psutil.NoSuchProcess.
+
+    On Linux psutil adds the time of boot, which follows the wall clock, to seconds since boot; here it is taken off.
+    """
+    import psutil
+
+    started = psutil.Process(pid).create_time()
+    return started - psutil.boot_time() if sys.platform == "linux" else started
+
+
+def is_dead(host: str, boot: str, pid: int, started: float) -> bool:
+    """Whether a process of this host is gone for certain (or waits to be reaped); False for those of other hosts."""
+    import psutil
+
+    if host != socket.gethostname():
+        return False
+    if boot != boot_id():
+        return True
+    try:
+        ended = psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+        return ended or abs(process_start(pid) - started) > 2.0
+    except psutil.NoSuchProcess:
+        return True

@@ -59,6 +59,15 @@ def with_worker(store: Store) -> Store:
     return store
 
 
+def dead_orchestrator(store: Store) -> str:
+    """An orchestrator whose process is gone: another one has its id since."""
+    identity = store.register_orchestrator()
+    with store.engine.begin() as connection:
+        orchestrators = schema.orchestrators
+        connection.execute(update(orchestrators).where(orchestrators.c.id == identity).values(process_started=-100.0))
+    return identity
+
+
 def trials_of(store: Store, sweep: str) -> list[int]:
     """Row ids of the sweep's pending trials."""
     return [pending.trial for pending in store.pending(sweep, -1, 10_000)]
@@ -362,15 +371,22 @@ class StoreContract:
         with_worker(store)
         submitted = store.submit(new_sweep(), asked(1, 2))
         first, second = trials_of(store, submitted.sweep)
-        living = store.register_orchestrator()
-        dead = store.register_orchestrator()
-        with store.engine.begin() as connection:
-            orchestrators = schema.orchestrators
-            connection.execute(update(orchestrators).where(orchestrators.c.id == dead).values(process_started=1.0))
+        living, dead = store.register_orchestrator(), dead_orchestrator(store)
         store.claim(submitted.sweep, [first], WORKER, 60, living)
         store.claim(submitted.sweep, [second], WORKER, 60, dead)
         assert store.expire() == 1
         assert trials_of(store, submitted.sweep) == [second]
+
+    def test_however_many_orchestrators_die_no_retry_is_spent(self, store: Store) -> None:
+        """What they held waits again: their death is not the trials' fault."""
+        with_worker(store)
+        submitted = store.submit(replace(new_sweep(), infrastructure_retries=0), asked(1, 1))
+        [trial] = trials_of(store, submitted.sweep)
+        for _ in range(5):
+            assert store.claim(submitted.sweep, [trial], WORKER, 60, dead_orchestrator(store)) is not None
+            assert store.expire() == 1
+        assert store.counts(submitted.sweep) == Counts(pending=1)
+        assert {(a.state, a.reason) for a in store.attempts_of(trial)} == {("lost", "preempted")}
 
     def test_one_process_at_a_time_tells_the_tracker(self, store: Store) -> None:
         """Its lease is renewed, runs out, or is given back."""
@@ -385,6 +401,13 @@ class StoreContract:
         store.stop_tracking(sweep, "two")
         assert store.lease_tracking(sweep, "one", 60)
         assert store.sweeps_to_tell_of() == [sweep]
+
+    def test_a_dead_process_does_not_keep_others_from_telling_the_tracker(self, store: Store) -> None:
+        """A living one does."""
+        sweep = store.submit(new_sweep(), asked(1, 1)).sweep
+        assert store.lease_tracking(sweep, dead_orchestrator(store), 60)
+        assert store.lease_tracking(sweep, store.register_orchestrator(), 60)
+        assert not store.lease_tracking(sweep, "another", 60)
 
     def test_sweeps_wait_by_priority_then_by_age(self, store: Store) -> None:
         """The order in which a queue is worked off."""

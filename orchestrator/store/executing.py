@@ -13,7 +13,7 @@ from sqlalchemy import Connection, insert, select, update
 
 from orchestrator.store import schema
 from orchestrator.store.base import StorePart, change_trials, insert_new
-from orchestrator.store.clock import boot_id, lease_now
+from orchestrator.store.clock import boot_id, is_dead, lease_now, process_start
 from orchestrator.store.engine import reading
 from orchestrator.store.records import Accepted, Lease, Pending, TrialResult
 from orchestrator.store.rules import TrialChange
@@ -28,8 +28,6 @@ class Executing(StorePart):
 
     def register_orchestrator(self) -> str:
         """Note this process as one that leases trials; its id."""
-        import psutil
-
         identity = uuid.uuid4().hex
         with self.engine.begin() as connection:
             connection.execute(
@@ -38,7 +36,7 @@ class Executing(StorePart):
                     host=socket.gethostname(),
                     boot=boot_id(),
                     pid=os.getpid(),
-                    process_started=psutil.Process().create_time(),
+                    process_started=process_start(os.getpid()),
                     started=time.time(),
                 )
             )
@@ -169,7 +167,10 @@ class Executing(StorePart):
             return _lose(connection, attempt, reason, message, log)
 
     def expire(self) -> int:
-        """Close attempts whose lease ran out, whose host was restarted, or whose orchestrator on this host died."""
+        """Close attempts whose lease ran out, whose host was restarted, or whose orchestrator on this host died.
+
+        An orchestrator that is known to be dead is not the trials' fault, however often it dies: no retry is spent.
+        """
         attempts, orchestrators = schema.attempts.c, schema.orchestrators.c
         query = (
             select(
@@ -188,29 +189,15 @@ class Executing(StorePart):
             clock, now = lease_now(connection)
             closed = 0
             for row in connection.execute(query).mappings().all():
-                if row["lease_clock"] != clock or row["leased_until"] < now:
-                    why = "the lease ran out"
-                elif row["pid"] is not None and _is_dead(row["host"], row["boot"], row["pid"], row["process_started"]):
-                    why = "the process that held the lease died"
+                if row["pid"] is not None and is_dead(row["host"], row["boot"], row["pid"], row["process_started"]):
+                    reason, why = "preempted", "the process that held the lease died"
+                elif row["lease_clock"] != clock or row["leased_until"] < now:
+                    reason, why = "worker_lost", "the lease ran out"
                 else:
                     continue
-                _lose(connection, row["id"], "worker_lost", why, None)
+                _lose(connection, row["id"], reason, why, None)
                 closed += 1
         return closed
-
-
-def _is_dead(host: str, boot: str, pid: int, started: float) -> bool:
-    """Whether a process of this host is gone for certain; False for those of other hosts."""
-    import psutil
-
-    if host != socket.gethostname():
-        return False
-    if boot != boot_id():
-        return True
-    try:
-        return abs(psutil.Process(pid).create_time() - started) > 2.0
-    except psutil.NoSuchProcess:
-        return True
 
 
 def _why(result: TrialResult) -> tuple[str, str]:

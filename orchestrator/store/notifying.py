@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import Connection, delete, func, select, update
 
 from orchestrator.store import schema
 from orchestrator.store.base import StorePart, chunks, insert_new
-from orchestrator.store.clock import lease_now
+from orchestrator.store.clock import is_dead, lease_now
 from orchestrator.store.engine import reading
 from orchestrator.store.records import Notice
 
@@ -58,7 +58,10 @@ class Notifying(StorePart):
             return list(connection.execute(query).scalars())
 
     def lease_tracking(self, sweep: str, holder: str, seconds: float) -> bool:
-        """Become (or stay) the one process that tells the tracker of `sweep`; False if another one is."""
+        """Become (or stay) the one process that tells the tracker of `sweep`; False if another one is.
+
+        A holder that was registered as an orchestrator and is known to be dead has lost its lease.
+        """
         columns = schema.tracker_leases.c
         with self.engine.begin() as connection:
             clock, now = lease_now(connection)
@@ -68,7 +71,8 @@ class Notifying(StorePart):
             ).rowcount
             if made == 1:
                 return True
-            free = (columns.holder == holder) | (columns.lease_clock != clock) | (columns.leased_until < now)
+            mine_or_nobodys = columns.holder.in_([holder, *_dead_holders(connection, sweep)])
+            free = mine_or_nobodys | (columns.lease_clock != clock) | (columns.leased_until < now)
             statement = update(schema.tracker_leases).where(columns.sweep == sweep, free).values(**mine)
             return connection.execute(statement).rowcount == 1
 
@@ -77,3 +81,14 @@ class Notifying(StorePart):
         columns = schema.tracker_leases.c
         with self.engine.begin() as connection:
             connection.execute(delete(schema.tracker_leases).where(columns.sweep == sweep, columns.holder == holder))
+
+
+def _dead_holders(connection: Connection, sweep: str) -> list[str]:
+    """The holder of the lease to tell of `sweep`, if it is a process that is gone."""
+    leases, holders = schema.tracker_leases.c, schema.orchestrators.c
+    query = (
+        select(holders.id, holders.host, holders.boot, holders.pid, holders.process_started)
+        .join(schema.tracker_leases, leases.holder == holders.id)
+        .where(leases.sweep == sweep)
+    )
+    return [identity for identity, *process in connection.execute(query) if is_dead(*process)]
