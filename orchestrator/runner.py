@@ -17,6 +17,7 @@ from orchestrator.executors.base import Executor
 from orchestrator.executors.inline import InlineExecutor
 from orchestrator.job import Job, Progress
 from orchestrator.logs import SweepLog
+from orchestrator.patience import patiently
 from orchestrator.plan import Plan, code_fingerprint
 from orchestrator.scheduler import Scheduler, StopRequest
 from orchestrator.settings import Settings
@@ -88,15 +89,18 @@ class SweepQueue:
 
     def adopt(self) -> list[Job]:
         """Sweeps to take on now. Paused ones are resumed at the start only: who pauses one later means it."""
+        jobs = patiently(self._waiting)
+        self._begun = True
+        self._adopted |= {job.sweep.id for job in jobs}
+        return jobs
+
+    def _waiting(self) -> list[Job]:
         if self._named is not None:
             wanted = self._named
         else:
             wanted = self._store.waiting_sweeps([SweepState.QUEUED] if self._begun else UNFINISHED)
-        self._begun = True
         rows = [self._store.sweep(identity) for identity in wanted if identity not in self._adopted]
-        mine = [row for row in rows if row.code == self._code]
-        self._adopted |= {row.id for row in mine}
-        return [Job(self._store, row, from_canonical(row.spec).policy) for row in mine]
+        return [Job(self._store, row, from_canonical(row.spec).policy) for row in rows if row.code == self._code]
 
     def log(self, sweep: str) -> SweepLog:
         """The sweep's log."""
@@ -108,7 +112,7 @@ class SweepQueue:
         """Draw the sweep's report, beside whatever else goes on."""
         if self._named is None:
             self._adopted.discard(job.sweep.id)  # it may be queued again: retried, or extended
-        self.drawings[job.sweep.id] = self._artist.submit(self._draw, job.sweep.id)
+        self.drawings[job.sweep.id] = self._artist.submit(patiently, self._draw, job.sweep.id)
 
     def close(self) -> None:
         """Wait for the last drawing."""
@@ -142,10 +146,10 @@ def execute(
     touched: list[str] = []
     try:
         while not stop.drain.is_set():
-            waiting = [i for i in named or store.waiting_sweeps(UNFINISHED) if i not in touched]
+            waiting = [i for i in named or patiently(store.waiting_sweeps, UNFINISHED) if i not in touched]
             if not waiting:
                 break
-            first = store.sweep(waiting[0])
+            first = patiently(store.sweep, waiting[0])
             alone = named is not None or first.counts.open == 0
             queue = SweepQueue(store, settings, first.code, [first.id] if alone else None)
             _run(settings, store, first, queue, executor, on_progress, stop)
@@ -157,9 +161,11 @@ def execute(
 
 
 def _outcome(store: Store, sweep: str, drawing: Future[Drawn] | None) -> RunOutcome:
-    row = store.sweep(sweep)
+    row = patiently(store.sweep, sweep)
     seconds = (row.finished or 0.0) - (row.started or 0.0)
-    return RunOutcome(row, None if drawing is None else drawing.result(), max(0.0, seconds), store.undelivered(sweep))
+    return RunOutcome(
+        row, None if drawing is None else drawing.result(), max(0.0, seconds), patiently(store.undelivered, sweep)
+    )
 
 
 def _run(

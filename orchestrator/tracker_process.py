@@ -9,8 +9,8 @@ import subprocess
 import sys
 import threading
 import time
-import uuid
 
+from orchestrator.patience import patiently
 from orchestrator.settings import Settings
 
 POLL_SECONDS = 0.5
@@ -23,10 +23,15 @@ class TrackerProcess:
     """Starts the process; `finish` lets it deliver what is left."""
 
     def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._process = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        settings = self._settings
         log = settings.home / "logs" / "tracker.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("a") as output:
-            self._process = subprocess.Popen(
+            return subprocess.Popen(
                 [sys.executable, "-P", "-m", "orchestrator.tracker_process"],
                 stdin=subprocess.PIPE,
                 stdout=output,
@@ -46,7 +51,12 @@ class TrackerProcess:
         return self._process.pid
 
     def finish(self) -> None:
-        """Wait until everything is delivered, within reason; what is left then is delivered by a later command."""
+        """Wait until everything is delivered, within reason; what is left then is delivered by a later command.
+
+        A process that was killed meanwhile is started once more, for what it left.
+        """
+        if self._process.poll() is not None:
+            self._process = self._start()
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
@@ -76,16 +86,22 @@ def main() -> None:
     threading.Thread(target=_watch_driver, args=(driver_gone, stop), daemon=True).start()
     store = Store.open(settings.database_url)
     tracker = open_tracker(settings.tracking_uri, str(settings.artifacts))
-    holder = uuid.uuid4().hex
+    holder = patiently(store.register_orchestrator)
+
+    def deliver(sweep: str) -> bool:
+        """Deliver what is there of `sweep`; False if another process is at it."""
+        if not store.lease_tracking(sweep, holder, LEASE_SECONDS):
+            return False
+        drain(StoreOutbox(store, sweep, holder, LEASE_SECONDS), tracker, stop)
+        store.stop_tracking(sweep, holder)
+        return True
+
     while not stop.is_set():
         last_round = driver_gone.is_set()
-        for sweep in store.sweeps_to_tell_of():
-            if store.lease_tracking(sweep, holder, LEASE_SECONDS):
-                drain(StoreOutbox(store, sweep, holder, LEASE_SECONDS), tracker, stop)
-                store.stop_tracking(sweep, holder)
-        if last_round:
+        delivered = [patiently(deliver, sweep) for sweep in patiently(store.sweeps_to_tell_of)]
+        if last_round and all(delivered):
             return
-        driver_gone.wait(POLL_SECONDS)
+        (stop if last_round else driver_gone).wait(POLL_SECONDS)
 
 
 def _watch_driver(gone: threading.Event, stop: threading.Event) -> None:
