@@ -66,14 +66,15 @@ def test_an_old_database_is_refused_upgraded_and_used(slotsweep, old: Settings) 
 
 
 def test_a_paused_sweep_of_an_old_database_is_resumed(slotsweep, old: Settings) -> None:
-    """Its pinned code is not this code; here it is told to be, for the database is on trial, not the code."""
+    """Its pinned code is not this code; it is told to be, and to be quick: the database is on trial here."""
     assert slotsweep("db", "upgrade").code == 0
     engine = open_engine(old.database_url)
     before = rows_of(engine)
     [paused] = [row["id"] for row in before["sweeps"] if row["name"] == "paused"]
     with engine.begin() as connection:
         connection.execute(
-            text("UPDATE cells SET fingerprint = :code"), {"code": code_fingerprint("associative_recall", "recency")}
+            text("UPDATE cells SET fingerprint = :code, episodes = 2"),
+            {"code": code_fingerprint("associative_recall", "recency")},
         )
     ran = slotsweep("run", paused, "--executor", "inline", "--json")
     assert ran.code == 0, ran.err
