@@ -1,0 +1,92 @@
+"""Sweeps under random kills of everything they need: the result is that of a sweep which nobody disturbed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.faults.checks import check_store, check_table, check_tracking
+from tests.faults.place import Place
+from tests.faults.services import Postgres
+from tests.faults.storm import Blow, Storm
+from tests.orchestrator.tracker.conftest import Server
+
+pytestmark = pytest.mark.slow
+
+Blows = list[tuple[Blow, int]]
+
+EMBEDDED_SHORT: Blows = [("driver", 1), ("worker", 1), ("gcs", 1), ("tracker", 1)]
+EMBEDDED: Blows = [("driver", 12), ("worker", 14), ("gcs", 4), ("raylet", 4), ("tracker", 4)]
+SERVED_SHORT: Blows = [("driver", 2), ("mlflow", 1), ("postgres", 2), ("tracker", 1)]
+SERVED: Blows = [
+    ("driver", 8), ("worker", 8), ("gcs", 2), ("raylet", 2), ("tracker", 2), ("mlflow", 4), ("postgres", 5),
+]  # fmt: skip
+
+
+@pytest.fixture
+def undisturbed(make_place: Callable[..., Place]) -> Callable[[Place, str], list[dict[str, Any]]]:
+    """The result table of a spec that nobody disturbs: in one process, without naps."""
+
+    def rows(place: Place, spec: str) -> list[dict[str, Any]]:
+        calm = make_place(f"calm-{spec}", nap=0.0)
+        for file in (spec, "drowsy_memory.py"):
+            (calm.folder / file).write_text((place.folder / file).read_text())
+        ran = calm.run("run", spec, "--executor", "inline", "--json")
+        assert ran.code == 0, ran.err
+        return calm.rows(ran.json["sweep"])
+
+    return rows
+
+
+def weather(
+    storm: Storm, batches: int, undisturbed: Callable[[Place, str], list[dict[str, Any]]], tell: Callable[[str], None]
+) -> None:
+    """Run sweeps of `batches` times twenty trials until the storm is over, then check all that it left."""
+    place, sweeps = storm.place, {}
+    while storm.blows:
+        spec = place.write_spec(batches, base=1000 * len(sweeps))
+        sweep = place.submit(spec)
+        sweeps[sweep] = spec
+        storm.endure(sweep)
+    for sweep in sweeps:
+        storm.calm(sweep)
+    assert place.left() == []
+    trials = 0
+    for sweep, spec in sweeps.items():
+        rows = place.rows(sweep)
+        trials += len(rows)
+        check_table(rows, undisturbed(place, spec))
+        check_store(place.store(), sweep)
+        check_tracking(place, sweep, rows)
+    struck = ", ".join(f"{kind} {count}" for kind, count in sorted(storm.struck.items()))
+    tell(f"{trials} trials in {len(sweeps)} sweeps, {storm.struck.total()} blows ({struck})")
+
+
+def test_embedded_sweeps_survive_kills_of_any_process(
+    place: Place, undisturbed: Any, full: bool, seed: int, tell: Callable[[str], None]
+) -> None:
+    """SQLite, a local Ray, an MLflow SQLite store."""
+    storm = Storm.of(place, seed, EMBEDDED if full else EMBEDDED_SHORT)
+    weather(storm, 20 if full else 10, undisturbed, tell)
+    assert storm.struck == Counter(dict(EMBEDDED if full else EMBEDDED_SHORT))
+
+
+def test_served_sweeps_survive_crashes_of_their_services_too(
+    make_place: Callable[..., Place],
+    postgres: Postgres,
+    mlflow_server: Server,
+    undisturbed: Any,
+    full: bool,
+    seed: int,
+    tell: Callable[[str], None],
+) -> None:
+    """Postgres and an MLflow server; on Ray in the full form, in one process in the short one."""
+    place = make_place(services={"SLOTSWEEP_DATABASE_URL": postgres.url, "SLOTSWEEP_TRACKING_URI": mlflow_server.uri})
+    blows = SERVED if full else SERVED_SHORT
+    executor = "ray" if full else "inline"
+    storm = Storm.of(place, seed, blows, executor=executor, mlflow=mlflow_server, postgres=postgres)
+    weather(storm, 15 if full else 10, undisturbed, tell)
+    assert storm.struck == Counter(dict(blows))
