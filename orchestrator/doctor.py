@@ -50,7 +50,9 @@ def examine(settings: Settings) -> list[Finding]:
         try:
             findings.append(check(settings))
         except Exception as error:
-            findings.append(Finding(check.__name__.lstrip("_"), False, f"{type(error).__name__}: {error}", "see above"))
+            findings.append(
+                Finding(check.__name__.lstrip("_"), False, f"{type(error).__name__}: {error}", CURES[check])
+            )
     return findings
 
 
@@ -138,3 +140,18 @@ def _data(settings: Settings) -> Finding:
     if folder is None:
         return Finding("data", True, f"fetched when needed into {settings.home / 'data'} (or set SLOTSWEEP_DATA)")
     return Finding("data", os.path.isdir(folder), folder, "SLOTSWEEP_DATA names a folder that does not exist")
+
+
+CURES: dict[Callable[[Settings], Finding], str] = {
+    _python: "install Python 3.11 or newer",
+    _libraries: "install again: pip install -c constraints.txt .",
+    _home: "set SLOTSWEEP_HOME to a folder that can be written",
+    _disk: "set SLOTSWEEP_HOME to a folder that can be written",
+    _database: "correct SLOTSWEEP_DATABASE_URL, or unset it to use SQLite",
+    _tracking: "correct SLOTSWEEP_TRACKING_URI, or unset it to use SQLite",
+    _kernels: "set SLOTSWEEP_HOME to a folder that can be written, and see that numba works: python -c 'import numba'",
+    _hardware: "this should always work: please report it",
+    _ray: "correct RAY_ADDRESS, or unset it to start a local Ray, which `python -c 'import ray; ray.init()'` tries",
+    _data: "correct SLOTSWEEP_DATA, or unset it to fetch data sets when they are needed",
+}
+"""What to do about a check that cannot even be made."""

@@ -10,6 +10,7 @@ from orchestrator.estimate import Estimate, estimate
 from orchestrator.explain import Explanation, Known, explain
 from orchestrator.plan import Plan
 from orchestrator.settings import Settings
+from orchestrator.store.glance import Glance, SqliteGlance
 from orchestrator.store.records import CellRow, Pending
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def describe(plan: Plan, settings: Settings, workers: int, *, explained: bool = 
 
     If it shall be `explained`, the summary also says why the others are not reused.
     """
-    store = _existing_store(settings)
+    glance = _glance(settings)
     digests: set[str] = set()
     devices: dict[str, int] = {}
     for group in plan.groups:
@@ -57,7 +58,7 @@ def describe(plan: Plan, settings: Settings, workers: int, *, explained: bool = 
             digests.add(cell.digest)
             devices[cell.device] = devices.get(cell.device, 0) + len(plan.spec.seeds)
     unique = len(digests) * len(plan.spec.seeds)
-    reused = store.count_done(key for _, _, key in plan.trials()) if store is not None else 0
+    reused = glance.count_done(key for _, _, key in plan.trials()) if glance is not None else 0
     return PlanSummary(
         trials=plan.trial_count,
         cells=plan.cell_count,
@@ -65,9 +66,15 @@ def describe(plan: Plan, settings: Settings, workers: int, *, explained: bool = 
         reused=reused,
         batches=_count_batches(plan),
         devices=devices,
-        estimate=estimate(plan, store, unique - reused, workers),
-        explanations=explain(plan, _known(plan, store)) if explained else None,
+        estimate=estimate(plan, glance, unique - reused, workers),
+        explanations=explain(plan, _known(plan, _existing_store(settings))) if explained else None,
     )
+
+
+def _glance(settings: Settings) -> Glance | None:
+    """Something to ask about finished trials; None if there is no store yet."""
+    file = settings.database_file
+    return SqliteGlance(file) if file is not None and file.exists() else _existing_store(settings)
 
 
 def _existing_store(settings: Settings) -> Store | None:

@@ -11,6 +11,7 @@ from orchestrator.errors import RequestError, StoreError
 from orchestrator.spec import Spec, read_spec
 
 if TYPE_CHECKING:
+    from orchestrator.settings import Settings
     from orchestrator.store.records import SweepRow
     from orchestrator.store.store import Store
 
@@ -37,6 +38,16 @@ def load_spec(name: str, overrides: Sequence[str] = ()) -> Spec:
             )
         path = ready[name]
     return read_spec(path, overrides)
+
+
+def existing_store(settings: Settings) -> Store:
+    """The store, for a command that has nothing to do in an empty one. Raises RequestError if there is none."""
+    from orchestrator.store.store import Store
+
+    file = settings.database_file
+    if file is not None and not file.exists():
+        raise RequestError(f"there is no sweep yet (no database at {file}): `slotsweep run SPEC` makes one")
+    return Store.open(settings.database_url)
 
 
 def find_sweep(store: Store, name: str) -> SweepRow:

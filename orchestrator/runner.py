@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -46,12 +47,18 @@ class Drawn:
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """How a foreground run left a sweep. `drawn` is None unless the sweep has finished."""
+    """How a foreground run left a sweep.
+
+    drawn        its report; None if it could not be drawn up yet
+    seconds      this command spent, until the sweep's report was drawn and its runs were delivered
+    undelivered  MLflow runs still to be written; refusal: why the tracking store would not take them, if it said so
+    """
 
     sweep: SweepRow
     drawn: Drawn | None
     seconds: float
     undelivered: int
+    refusal: str | None
 
 
 def submit_plan(store: Store, plan: Plan, *, use_cache: bool = True) -> Submitted:
@@ -135,12 +142,14 @@ def execute(
     executor: ExecutorName,
     on_progress: Callable[[Progress], None],
     stop: StopRequest,
+    on_wait: Callable[[], None] = lambda: None,
 ) -> list[RunOutcome]:
     """Compute what the sweeps `named` (None: all unfinished ones) miss, keep the tracker fed, draw reports.
 
     Sweeps that were submitted with other code run one after another, each with its own. Raises ExecutorError if nothing
-    can run; the sweeps are then paused.
+    can run; the sweeps are then paused. `on_wait` is called if the tracking store lets everything else wait.
     """
+    began = time.monotonic()
     tracker = TrackerProcess(settings)
     drawings: dict[str, Future[Drawn]] = {}
     touched: list[str] = []
@@ -156,15 +165,18 @@ def execute(
             drawings |= queue.drawings
             touched += [first.id, *(sweep for sweep in queue.drawings if sweep != first.id)]
     finally:
-        tracker.finish()
-    return [_outcome(store, sweep, drawings.get(sweep)) for sweep in touched]
+        tracker.finish(on_wait)
+    seconds = time.monotonic() - began
+    return [_outcome(store, sweep, drawings.get(sweep), seconds) for sweep in touched]
 
 
-def _outcome(store: Store, sweep: str, drawing: Future[Drawn] | None) -> RunOutcome:
-    row = patiently(store.sweep, sweep)
-    seconds = (row.finished or 0.0) - (row.started or 0.0)
+def _outcome(store: Store, sweep: str, drawing: Future[Drawn] | None, seconds: float) -> RunOutcome:
     return RunOutcome(
-        row, None if drawing is None else drawing.result(), max(0.0, seconds), patiently(store.undelivered, sweep)
+        sweep=patiently(store.sweep, sweep),
+        drawn=None if drawing is None else drawing.result(),
+        seconds=seconds,
+        undelivered=patiently(store.undelivered, sweep),
+        refusal=patiently(store.refusal, sweep),
     )
 
 

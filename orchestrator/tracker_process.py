@@ -9,12 +9,14 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 from orchestrator.patience import patiently
 from orchestrator.settings import Settings
 
 POLL_SECONDS = 0.5
 GRACE_SECONDS = 30.0
+QUIET_SECONDS = 4.0
 LEASE_SECONDS = 120.0
 NICENESS = 5
 
@@ -50,8 +52,10 @@ class TrackerProcess:
         """The process's id."""
         return self._process.pid
 
-    def finish(self) -> None:
+    def finish(self, on_wait: Callable[[], None] = lambda: None) -> None:
         """Wait until everything is delivered, within reason; what is left then is delivered by a later command.
+
+        `on_wait` is called once if that takes a while.
 
         A process that was killed meanwhile is started once more, for what it left.
         """
@@ -59,6 +63,10 @@ class TrackerProcess:
             self._process = self._start()
         assert self._process.stdin is not None
         self._process.stdin.close()
+        try:
+            self._process.wait(QUIET_SECONDS)
+        except subprocess.TimeoutExpired:
+            on_wait()
         try:
             self._process.wait(grace_seconds() + 5.0)
         except subprocess.TimeoutExpired:
@@ -87,6 +95,7 @@ def main() -> None:
     store = Store.open(settings.database_url)
     tracker = open_tracker(settings.tracking_uri, str(settings.artifacts))
     holder = patiently(store.register_orchestrator)
+    patiently(store.forget_refusals)
 
     def deliver(sweep: str) -> bool:
         """Deliver what is there of `sweep`; False if another process is at it."""

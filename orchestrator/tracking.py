@@ -62,8 +62,8 @@ class StoreOutbox:
         self._store.delivered(ids)
 
     def refused(self, id: int, reason: str) -> None:
-        """Note that this notice can never be delivered: it is not offered again."""
-        self._store.delivered([id])
+        """Note that this notice was refused: this process does not offer it again."""
+        self._store.refuse(id, reason)
 
 
 def _parents_first(notices: Sequence[Notice]) -> list[Notice]:

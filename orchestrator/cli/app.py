@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
+import traceback
 
 import typer
 
@@ -16,6 +18,9 @@ from orchestrator.cli import (
     sweep_commands,
 )
 from orchestrator.cli.output import fail
+from orchestrator.exit_codes import SYSTEM_FAILED
+
+gc.disable()  # a short command frees nothing worth the search; `run_sweeps` turns it on again
 
 app = typer.Typer(
     name="slotsweep",
@@ -40,8 +45,12 @@ def main() -> None:
     except BrokenPipeError:  # `slotsweep results ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        fail(f"error: {place}{error.strerror or error}", SYSTEM_FAILED)
     except Exception as error:
         code = getattr(error, "exit_code", None)
         if code is None:
-            raise
+            traceback.print_exc()
+            fail("this is a defect of slotsweep: please report it with the lines above", SYSTEM_FAILED)
         fail(f"error: {error}" if len(str(error).splitlines()) == 1 else str(error), code)

@@ -23,12 +23,11 @@ def register(app: typer.Typer) -> None:
 def pause(sweep: SweepName, as_json: AsJson = False) -> None:
     """Hand out no more of a sweep's trials; what runs is finished. `resume` goes on."""
     from orchestrator.errors import RequestError
-    from orchestrator.requests import find_sweep
+    from orchestrator.requests import existing_store, find_sweep
     from orchestrator.settings import Settings
     from orchestrator.store.states import SweepState
-    from orchestrator.store.store import Store
 
-    store = Store.open(Settings.read().database_url)
+    store = existing_store(Settings.read())
     row = find_sweep(store, sweep)
     if row.state != SweepState.PAUSED and not store.set_sweep_state(row.id, SweepState.PAUSED):
         raise RequestError(f"sweep {row.id} is {row.state}: only a queued or running sweep can be paused")
@@ -38,12 +37,11 @@ def pause(sweep: SweepName, as_json: AsJson = False) -> None:
 def cancel(sweep: SweepName, as_json: AsJson = False) -> None:
     """End a sweep: its waiting trials are cancelled, results that are there stay. `resume` takes it up again."""
     from orchestrator.errors import RequestError
-    from orchestrator.requests import find_sweep
+    from orchestrator.requests import existing_store, find_sweep
     from orchestrator.settings import Settings
     from orchestrator.store.states import SweepState
-    from orchestrator.store.store import Store
 
-    store = Store.open(Settings.read().database_url)
+    store = existing_store(Settings.read())
     row = find_sweep(store, sweep)
     if row.state != SweepState.CANCELLED and not store.set_sweep_state(row.id, SweepState.CANCELLED):
         raise RequestError(f"sweep {row.id} is {row.state} already: nothing to cancel")
@@ -71,15 +69,14 @@ def resume(
 
     If the spec file was edited, what it adds is added; if it means something else now, that is refused.
     """
-    from orchestrator.requests import find_sweep
+    from orchestrator.requests import existing_store, find_sweep
     from orchestrator.resuming import follow_edits
     from orchestrator.runner import UNFINISHED
     from orchestrator.settings import Settings
     from orchestrator.store.states import SweepState, TrialState
-    from orchestrator.store.store import Store
 
     settings = Settings.read()
-    store = Store.open(settings.database_url)
+    store = existing_store(settings)
     if sweep is None:
         waiting = store.waiting_sweeps(UNFINISHED)
         if not waiting:
@@ -104,15 +101,14 @@ def retry(
 ) -> None:
     """Compute failed trials again; what failed before stays in their history."""
     from orchestrator.errors import RequestError
-    from orchestrator.requests import find_sweep
+    from orchestrator.requests import existing_store, find_sweep
     from orchestrator.settings import Settings
     from orchestrator.store.states import TrialState
-    from orchestrator.store.store import Store
 
     if not failed:
         raise RequestError("say what to retry: `slotsweep retry SWEEP --failed`")
     settings = Settings.read()
-    store = Store.open(settings.database_url)
+    store = existing_store(settings)
     row = find_sweep(store, sweep)
     count = store.retry(row.id, [TrialState.FAILED])
     say(f"{count} failed trials of {row.id} wait again" if count else f"no trial of {row.id} failed")

@@ -30,9 +30,10 @@ def upgrade(
     """Bring the database of an earlier slotsweep to the schema of this one."""
     from orchestrator.errors import RequestError
     from orchestrator.settings import Settings
-    from orchestrator.store.engine import HEAD, open_engine, shown
+    from orchestrator.store.engine import open_engine, shown
     from orchestrator.store.upgrade import Upgrade, upgradable_version
     from orchestrator.store.upgrade import upgrade as upgrade_schema
+    from orchestrator.store.version import HEAD
 
     settings = Settings.read()
     if settings.database_file is not None and not settings.database_file.exists():

@@ -40,12 +40,11 @@ def logs(
 ) -> None:
     """Show what happened in a sweep: batches, workers, failures with the last lines they printed."""
     from orchestrator.logs import LogReader, log_file
-    from orchestrator.requests import find_sweep
+    from orchestrator.requests import existing_store, find_sweep
     from orchestrator.settings import Settings
-    from orchestrator.store.store import Store
 
     settings = Settings.read()
-    store = Store.open(settings.database_url)
+    store = existing_store(settings)
     row = find_sweep(store, sweep)
     path = log_file(settings, row.id)
     reader = LogReader(path)

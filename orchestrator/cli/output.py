@@ -40,7 +40,7 @@ def print_rich(*renderables: RenderableType) -> None:
     """Tables and text on stdout: as wide as the terminal, or 100 columns where there is none."""
     from rich.console import Console
 
-    console = Console(width=None if sys.stdout.isatty() else 100, highlight=False)
+    console = Console(width=None if sys.stdout.isatty() else 100, highlight=False, markup=False, emoji=False)
     for renderable in renderables:
         console.print(renderable)
 
@@ -93,7 +93,7 @@ def _bar() -> Bar:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     return Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("trials"),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import signal
+import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING, Literal, NoReturn
 
 import typer
@@ -26,9 +28,19 @@ def run_sweeps(
     from orchestrator.runner import execute
     from orchestrator.scheduler import StopRequest
 
+    gc.enable()
     stop = StopRequest()
-    with ProgressView() as view, _interrupts(stop):
-        return execute(settings, store, sweeps, executor=executor, on_progress=view.update, stop=stop)
+    # What Ray, or code of the user's that runs here, prints is not the result, which is all that stdout is for.
+    with ProgressView() as view, _interrupts(stop), redirect_stdout(sys.stderr):
+        return execute(
+            settings,
+            store,
+            sweeps,
+            executor=executor,
+            on_progress=view.update,
+            stop=stop,
+            on_wait=lambda: say(f"waiting for MLflow at {settings.tracking_uri} to take the last runs"),
+        )
 
 
 @contextmanager
@@ -54,7 +66,9 @@ def finish(outcomes: Sequence[RunOutcome], as_json: bool) -> NoReturn:
             _print_json(outcome)
         else:
             _print(outcome)
-        if outcome.undelivered:
+        if outcome.refusal:
+            say(f"{outcome.undelivered} MLflow runs were refused: {outcome.refusal}")
+        elif outcome.undelivered:
             say(
                 f"{outcome.undelivered} MLflow runs are still to be written; the next command that runs a sweep "
                 "delivers them when the tracking store answers"

@@ -13,6 +13,7 @@ from orchestrator.cli.output import duration, print_json, print_rich, say, size
 
 if TYPE_CHECKING:
     from orchestrator.explain import Explanation
+    from orchestrator.plan import Plan
 
 EXPLANATIONS_SHOWN = 20
 
@@ -48,22 +49,27 @@ def init(
 
 def validate(spec: SpecName, overrides: Overrides = None, as_json: AsJson = False) -> None:
     """Check a spec; every error is shown at once, with its place and its cure."""
+    made = _plan_of(spec, overrides, as_json)
+    if as_json:
+        print_json({"valid": True, "errors": [], "trials": made.trial_count})
+    else:
+        typer.echo(f"{spec}: ok, {made.trial_count} trials")
+
+
+def _plan_of(spec: str, overrides: list[str] | None, as_json: bool) -> Plan:
+    """The spec's plan. What is wrong with the spec is printed as JSON if `as_json`, else raised."""
     from orchestrator.exit_codes import WRONG_REQUEST
     from orchestrator.plan import Plan
     from orchestrator.requests import load_spec
     from orchestrator.spec import SpecError
 
     try:
-        made = Plan(load_spec(spec, overrides or ()))
+        return Plan(load_spec(spec, overrides or ()))
     except SpecError as error:
         if not as_json:
             raise
         print_json({"valid": False, "errors": error.as_json()})
         raise typer.Exit(WRONG_REQUEST) from error
-    if as_json:
-        print_json({"valid": True, "errors": [], "trials": made.trial_count})
-    else:
-        typer.echo(f"{spec}: ok, {made.trial_count} trials")
 
 
 def plan(
@@ -73,12 +79,10 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Show what a spec would run: trials, batches, devices, and what it may cost."""
-    from orchestrator.plan import Plan
     from orchestrator.plan_summary import describe
-    from orchestrator.requests import load_spec
     from orchestrator.settings import Settings
 
-    made = Plan(load_spec(spec, overrides or ()))
+    made = _plan_of(spec, overrides, as_json)
     summary = describe(made, Settings.read(), workers=os.cpu_count() or 1, explained=explain)
     if as_json:
         print_json(summary.as_json())

@@ -45,12 +45,13 @@ def _sweep_to_run(settings: Any, what: str, overrides: list[str], no_cache: bool
     """The store, and the id of the sweep that `what` names: submitted now if it is a spec."""
     from orchestrator.errors import RequestError
     from orchestrator.plan import Plan
-    from orchestrator.requests import find_sweep, is_spec, load_spec
+    from orchestrator.preflight import check_before_submitting
+    from orchestrator.requests import existing_store, find_sweep, is_spec, load_spec
     from orchestrator.store.store import Store
 
     if not is_spec(what):
-        store = Store.open(settings.database_url)
         try:
+            store = existing_store(settings)
             sweep = find_sweep(store, what)
         except RequestError:
             load_spec(what)  # names the ready-made specs in its error
@@ -59,22 +60,26 @@ def _sweep_to_run(settings: Any, what: str, overrides: list[str], no_cache: bool
             raise RequestError("--set and --no-cache belong to a spec; a sweep keeps what it was submitted with")
         return store, sweep.id
     plan = Plan(load_spec(what, overrides))
-    store = Store.open(settings.database_url)
+    check_before_submitting(plan, settings)
     from orchestrator.runner import submit_plan
 
+    store = Store.open(settings.database_url)
     return store, submit_plan(store, plan, use_cache=not no_cache).sweep
 
 
 def submit(spec: SpecName, overrides: Overrides = None, no_cache: NoCache = False, as_json: AsJson = False) -> None:
     """Queue a sweep and print its id; `slotsweep run ID` executes it."""
     from orchestrator.plan import Plan
+    from orchestrator.preflight import check_before_submitting
     from orchestrator.requests import load_spec
     from orchestrator.runner import submit_plan
     from orchestrator.settings import Settings
     from orchestrator.store.store import Store
 
+    settings = Settings.read()
     plan = Plan(load_spec(spec, overrides or ()))
-    submitted = submit_plan(Store.open(Settings.read().database_url), plan, use_cache=not no_cache)
+    check_before_submitting(plan, settings)
+    submitted = submit_plan(Store.open(settings.database_url), plan, use_cache=not no_cache)
     say(f"queued {submitted.trials} trials, {submitted.reused} of {submitted.trials} reused")
     if as_json:
         print_json({"sweep": submitted.sweep, "trials": submitted.trials, "reused": submitted.reused})
@@ -88,12 +93,15 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Show the state of one sweep or of all."""
-    from orchestrator.requests import find_sweep
+    from orchestrator.requests import existing_store, find_sweep
     from orchestrator.settings import Settings
     from orchestrator.store.states import ENDED
-    from orchestrator.store.store import Store
 
-    store = Store.open(Settings.read().database_url)
+    settings = Settings.read()
+    if sweep is None and settings.database_file is not None and not settings.database_file.exists():
+        _print_status([]) if not as_json else print_json([])
+        return
+    store = existing_store(settings)
     while True:
         rows = store.sweeps() if sweep is None else [find_sweep(store, sweep)]
         if as_json:
@@ -128,6 +136,7 @@ def _status(row: Any) -> dict[str, Any]:
 
 def _print_status(rows: list[Any]) -> None:
     from rich.table import Table
+    from rich.text import Text
 
     if not rows:
         say("no sweep yet: `slotsweep run quick-start` makes one")
@@ -136,7 +145,7 @@ def _print_status(rows: list[Any]) -> None:
     for row in rows:
         submitted = datetime.fromtimestamp(row.created).isoformat(" ", "minutes")
         numbers = (row.trials, row.counts.done, row.counts.failed, row.reused)
-        table.add_row(row.id, row.name, row.state, *map(str, numbers), submitted)
+        table.add_row(row.id, Text(row.name), row.state, *map(str, numbers), submitted)
     print_rich(table)
 
 
@@ -150,12 +159,11 @@ def results(
 ) -> None:
     """A row per trial, with dotted columns; as a table, the frontier of its cells."""
     from orchestrator.errors import RequestError
-    from orchestrator.requests import find_sweep
+    from orchestrator.requests import existing_store, find_sweep
     from orchestrator.results import result_rows, write_csv, write_parquet
     from orchestrator.settings import Settings
-    from orchestrator.store.store import Store
 
-    store = Store.open(Settings.read().database_url)
+    store = existing_store(Settings.read())
     row = find_sweep(store, sweep)
     chosen = "json" if as_json else output_format
     if chosen == "table":
@@ -191,12 +199,11 @@ def report(
 ) -> None:
     """Draw a sweep's report anew: one HTML file that works offline, figures and tables beside it."""
     from orchestrator.reporting import write_report
-    from orchestrator.requests import find_sweep
+    from orchestrator.requests import existing_store, find_sweep
     from orchestrator.settings import Settings
-    from orchestrator.store.store import Store
 
     settings = Settings.read()
-    store = Store.open(settings.database_url)
+    store = existing_store(settings)
     row = find_sweep(store, sweep)
     path, _ = write_report(store, row, out or settings.report_folder(row.id))
     if out is None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import socket
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -68,8 +69,11 @@ class RayExecutor:
             self._start_ray()
         finally:
             errors = compiling.communicate()[1].strip()
-        if compiling.returncode != 0:
+        if compiling.returncode > 0:
             raise PreparationError(errors or f"preparing the sweep failed with exit code {compiling.returncode}")
+        if compiling.returncode < 0:
+            # A mechanism killed the process. Workers start unprepared: they find out which, and it fails alone.
+            self._preparation = replace(self._preparation, mechanisms=())
         import ray
 
         self._archive = ray.put(self._code.archive)
@@ -107,6 +111,8 @@ class RayExecutor:
             os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", GCS_SECONDS)
         import ray
 
+        # That the cluster asks for a token is as it should be, and no news for whoever runs a sweep.
+        logging.getLogger("ray._private.authentication.authentication_token_setup").setLevel(logging.ERROR)
         common: dict[str, Any] = {"log_to_driver": False, "configure_logging": False, "namespace": "slotsweep"}
         try:
             if self._settings.ray_address:
@@ -130,7 +136,12 @@ class RayExecutor:
 
         remote = ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0)(_worker_class())
         return remote.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(
-            self._archive, self._code.digest, str(self._settings.home), unpack_code, asdict(self._preparation)
+            self._archive,
+            self._code.digest,
+            str(self._settings.home),
+            unpack_code,
+            asdict(self._preparation),
+            ("", os.getcwd(), os.path.dirname(os.path.realpath(sys.argv[0]))),
         )
 
     def _welcome(self, node: str, actor: Any) -> WorkerCard:
@@ -233,11 +244,21 @@ def _worker_class() -> type:
     """The actor's class. It is local, hence sent by value: nothing of ours is imported before our path stands first."""
 
     class BatchWorker:
-        def __init__(self, archive: bytes, digest: str, home: str, unpack: Any, preparation: dict[str, Any]) -> None:
+        def __init__(
+            self,
+            archive: bytes,
+            digest: str,
+            home: str,
+            unpack: Any,
+            preparation: dict[str, Any],
+            driver_folders: tuple[str, ...],
+        ) -> None:
             import os
             import sys
 
             os.environ["NUMBA_CACHE_DIR"] = f"{home}/kernels"
+            # Ray puts these first, but a numpy.py in somebody's working directory is not numpy.
+            sys.path.sort(key=lambda path: path in driver_folders)
             sys.path.insert(0, str(unpack(archive, digest, f"{home}/code")))
             from workers.host import Preparation, WorkerHost
 

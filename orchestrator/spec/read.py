@@ -72,6 +72,8 @@ class _Reader:
         self._check_keys()
         for field, node in self._own_fields():
             self._check_own(field, node)
+        for family in (WORKLOAD, MECHANISM):
+            family.registry.names()  # ours come first, so that a plug-in that takes one of their names is at fault
         plugins, loaded = self._load_plugins()
         workloads = self._read_family(WORKLOAD, "workload", all_known=loaded)
         mechanisms = self._read_family(MECHANISM, "mechanisms", all_known=loaded)

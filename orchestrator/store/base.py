@@ -2,38 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from sqlalchemy import Connection, Engine, Table, func, insert, literal, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from orchestrator.store import schema
+from orchestrator.store.chunks import chunks
 from orchestrator.store.records import Counts
 from orchestrator.store.rules import TrialChange, trials_that_may
 from orchestrator.store.states import TrialState
-
-CHUNK = 1000
-
-T = TypeVar("T")
 
 
 class StorePart:
     """A part of the store; parts share one engine."""
 
     engine: Engine
-
-
-def chunks(items: Iterable[T], size: int = CHUNK) -> Iterator[list[T]]:
-    """`items` in lists of at most `size`."""
-    chunk: list[T] = []
-    for item in items:
-        chunk.append(item)
-        if len(chunk) == size:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk
 
 
 def insert_new(connection: Connection, table: Table) -> Any:

@@ -113,6 +113,17 @@ class StoreContract:
             [row] = store.trial_rows(sweep)
             assert row["metrics"] == {"recall": recall}
 
+    def test_a_finished_generation_is_reused_though_a_newer_one_waits(self, store: Store) -> None:
+        """Asking for a new computation takes nothing from those who are content with the old one."""
+        with_worker(store)
+        first = store.submit(new_sweep(), asked(1, 1))
+        lease = store.claim(first.sweep, trials_of(store, first.sweep), WORKER, 60)
+        assert lease is not None
+        store.accept(lease.attempt, WORKER, [result(lease.trials[0])])
+        assert store.submit(new_sweep(use_cache=False), asked(1, 1)).reused == 0
+        assert store.submit(new_sweep(), asked(1, 1)).reused == 1
+        assert store.count_done(key for _, _, key in asked(1, 1)) == 1
+
     def test_a_pending_trial_of_two_sweeps_is_computed_once(self, store: Store) -> None:
         """The row is shared, and both sweeps see its result and hear of it."""
         with_worker(store)
@@ -245,6 +256,18 @@ class StoreContract:
         store.delivered([first.id])
         assert store.notices(submitted.sweep, 10) == [second]
         assert store.undelivered(submitted.sweep) == 1
+
+    def test_a_refused_notice_is_kept_with_its_reason(self, store: Store) -> None:
+        """It is offered again only when refusals are forgotten, and counts as undelivered."""
+        submitted = store.submit(new_sweep(), asked(1, 1))
+        [notice] = store.notices(submitted.sweep, 10)
+        store.refuse(notice.id, "no such place")
+        assert store.notices(submitted.sweep, 10) == []
+        assert store.sweeps_to_tell_of() == []
+        assert (store.undelivered(submitted.sweep), store.refusal(submitted.sweep)) == (1, "no such place")
+        store.forget_refusals()
+        assert store.notices(submitted.sweep, 10) == [notice]
+        assert store.refusal(submitted.sweep) is None
 
     def test_hardware_is_known_for_each_result(self, store: Store) -> None:
         """The machine that computed a trial is named in its row and in the sweep's list."""

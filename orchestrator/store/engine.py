@@ -14,9 +14,8 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from orchestrator.errors import StoreError
 from orchestrator.store.schema import metadata
+from orchestrator.store.version import HEAD, VERSION_TABLE, old_schema
 
-VERSION_TABLE = "slotsweep_alembic_version"
-HEAD = "0002"
 BUSY_SECONDS = 60
 SCHEMA_LOCK = 7310220
 """Postgres' advisory lock under which tables are made and changed."""
@@ -26,14 +25,17 @@ DISK_FULL = "53100"
 
 
 def open_engine(url: str) -> Engine:
-    """An engine for `url`. Raises StoreError for a URL that names neither SQLite nor Postgres."""
+    """An engine for `url`; makes the folder of a SQLite file.
+
+    Raises StoreError for a URL that names neither SQLite nor Postgres, and for a folder that cannot be made.
+    """
     try:
         parsed = make_url(url)
     except ArgumentError as error:
         raise StoreError(f"`{url}` is not a database URL, such as sqlite:///sweeps.db or postgresql://...") from error
     if parsed.get_backend_name() == "sqlite":
         if parsed.database:
-            Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+            _make_folder(Path(parsed.database).parent)
         engine = create_engine(parsed, connect_args={"timeout": BUSY_SECONDS})
         _use_wal(engine)
         _tell_of_full_disks(engine)
@@ -43,6 +45,16 @@ def open_engine(url: str) -> Engine:
         _tell_of_full_disks(engine)
         return engine
     raise StoreError(f"databases of kind `{parsed.get_backend_name()}` are not supported: use sqlite or postgresql")
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(
+            f"the folder {folder} of the database cannot be made: {error.strerror}; name another place with "
+            "SLOTSWEEP_HOME or SLOTSWEEP_DATABASE_URL"
+        ) from error
 
 
 def _use_wal(engine: Engine) -> None:
@@ -125,10 +137,7 @@ def _check_version(engine: Engine) -> None:
     with reading(engine) as connection:
         found = schema_version(connection)
     if found != HEAD:
-        raise StoreError(
-            f"the database at {shown(engine)} has schema {found or 'none'}, this version of slotsweep needs {HEAD}: "
-            "run `slotsweep db upgrade`"
-        )
+        raise StoreError(old_schema(shown(engine), found))
 
 
 def schema_version(connection: Connection) -> str | None:

@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable, Mapping
 from sqlalchemy import Connection, Engine, select
 
 from orchestrator.store import schema
-from orchestrator.store.base import chunks, insert_new
+from orchestrator.store.base import insert_new
+from orchestrator.store.chunks import chunks
 from orchestrator.store.engine import reading
 from orchestrator.store.records import CellRow
 from orchestrator.store.states import TrialState

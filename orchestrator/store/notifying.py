@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, delete, func, select, update
 
 from orchestrator.store import schema
-from orchestrator.store.base import StorePart, chunks, insert_new
+from orchestrator.store.base import StorePart, insert_new
+from orchestrator.store.chunks import chunks
 from orchestrator.store.clock import is_dead, lease_now
 from orchestrator.store.engine import reading
 from orchestrator.store.records import Notice
@@ -23,7 +24,7 @@ class Notifying(StorePart):
         query = (
             select(columns.id, columns.sweep, columns.trial, links.position)
             .outerjoin(schema.sweep_trials, (links.sweep == columns.sweep) & (links.trial == columns.trial))
-            .where(columns.delivered.is_(None))
+            .where(columns.delivered.is_(None), columns.refused.is_(None))
         )
         if sweep is not None:
             query = query.where(columns.sweep == sweep)
@@ -38,8 +39,32 @@ class Notifying(StorePart):
                     update(schema.outbox).where(schema.outbox.c.id.in_(chunk)).values(delivered=time.time())
                 )
 
+    def refuse(self, notice: int, reason: str) -> None:
+        """Note that the tracking store will not take this notice; it is kept, and offered again to the next tracker."""
+        with self.engine.begin() as connection:
+            connection.execute(update(schema.outbox).where(schema.outbox.c.id == notice).values(refused=reason))
+
+    def forget_refusals(self) -> None:
+        """Offer refused notices again: whoever starts a tracker may have mended what was wrong."""
+        columns = schema.outbox.c
+        with self.engine.begin() as connection:
+            connection.execute(
+                update(schema.outbox)
+                .where(columns.delivered.is_(None), columns.refused.is_not(None))
+                .values(refused=None)
+            )
+
+    def refusal(self, sweep: str) -> str | None:
+        """Why the tracking store refused a notice of `sweep`; None if it refused none."""
+        columns = schema.outbox.c
+        query = select(columns.refused).where(
+            columns.sweep == sweep, columns.delivered.is_(None), columns.refused.is_not(None)
+        )
+        with reading(self.engine) as connection:
+            return connection.execute(query.limit(1)).scalar_one_or_none()
+
     def undelivered(self, sweep: str) -> int:
-        """How many notices of `sweep` the tracker has not heard of."""
+        """How many notices of `sweep` the tracker has not heard of, refused ones included."""
         columns = schema.outbox.c
         query = select(func.count()).where(columns.sweep == sweep, columns.delivered.is_(None))
         with reading(self.engine) as connection:
@@ -50,7 +75,7 @@ class Notifying(StorePart):
         columns = schema.outbox.c
         query = (
             select(columns.sweep)
-            .where(columns.delivered.is_(None))
+            .where(columns.delivered.is_(None), columns.refused.is_(None))
             .group_by(columns.sweep)
             .order_by(func.min(columns.id))
         )

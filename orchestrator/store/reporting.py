@@ -8,7 +8,8 @@ from typing import Any
 from sqlalchemy import func, select
 
 from orchestrator.store import schema
-from orchestrator.store.base import CHUNK, StorePart
+from orchestrator.store.base import StorePart
+from orchestrator.store.chunks import CHUNK
 from orchestrator.store.engine import reading
 from orchestrator.store.records import AttemptRow, CellRow
 

@@ -228,6 +228,7 @@ outbox = Table(
     Column("trial", ForeignKey("trials.id")),
     Column("reused", Boolean, nullable=False, default=False),
     Column("delivered", Float),
+    Column("refused", Text),
     Index(
         "ix_outbox_undelivered",
         "sweep",

@@ -52,7 +52,7 @@ CODE_REASONS = frozenset({"user_error", "no_result", "not_a_number", "timeout", 
 FREE_REASONS = frozenset({"preempted", "cancelled"})
 """Nobody's fault: the trial waits again and no retry is spent."""
 
-SPLIT_REASONS = frozenset({"timeout", "out_of_memory"})
-"""A batch that fails so is tried again in smaller batches before a trial is blamed."""
+SPLIT_REASONS = frozenset({"timeout", "out_of_memory", "worker_lost"})
+"""A batch that fails so is tried again in smaller batches, until the trial that is to blame is alone."""
 
 REASONS = tuple(sorted(INFRASTRUCTURE_REASONS | CODE_REASONS | FREE_REASONS))

@@ -5,14 +5,15 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import Connection, func, insert, select, update
 
 from orchestrator.store import schema
-from orchestrator.store.base import StorePart, chunks, insert_new, notify_sweep
+from orchestrator.store.base import StorePart, insert_new, notify_sweep
+from orchestrator.store.chunks import chunks
 from orchestrator.store.engine import reading
 from orchestrator.store.explaining import save_fingerprints
 from orchestrator.store.records import CellRow, NewSweep, Submitted
@@ -71,24 +72,28 @@ class Submitting(StorePart):
             ).all()
             for chunk in chunks(old):
                 asked = [(row.cell, row.seed, row.key) for row in chunk]
-                fresh = _open_generations(connection, asked, use_cache=True)
+                fresh = _open_generations(connection, asked, use_cache=False)
                 for row in chunk:
                     connection.execute(
                         update(schema.sweep_trials)
                         .where(links.sweep == sweep, links.position == row.position)
-                        .values(trial=fresh[row.key][0], reused=fresh[row.key][2] == TrialState.DONE)
+                        .values(trial=fresh[row.key].trial, reused=False)
                     )
             if old:
                 _queue_again(connection, sweep)
         return len(old)
 
     def count_done(self, keys: Iterable[str]) -> int:
-        """How many of `keys` have a finished trial as their latest generation."""
+        """How many of `keys` have a finished trial."""
+        columns = schema.trials.c
         with reading(self.engine) as connection:
             return sum(
-                state == TrialState.DONE
+                connection.execute(
+                    select(func.count(columns.key.distinct())).where(
+                        columns.key.in_(chunk), columns.state == TrialState.DONE
+                    )
+                ).scalar_one()
                 for chunk in chunks(keys)
-                for _, _, state in _latest_generations(connection, chunk).values()
             )
 
     def asked(self, sweep: str) -> list[tuple[CellRow, int, str]]:
@@ -146,8 +151,8 @@ def _link(connection: Connection, sweep: str, offset: int, rows: list[tuple[int,
         {
             "sweep": sweep,
             "position": offset + index,
-            "trial": found[key][0],
-            "reused": found[key][2] == TrialState.DONE,
+            "trial": found[key].trial,
+            "reused": found[key].state == TrialState.DONE,
         }
         for index, (_, _, key) in enumerate(rows)
     ]
@@ -158,35 +163,61 @@ def _link(connection: Connection, sweep: str, offset: int, rows: list[tuple[int,
     return len(done)
 
 
+@dataclass(frozen=True)
+class Generation:
+    """One generation of a key: its trial row, number and state."""
+
+    trial: int
+    number: int
+    state: str
+
+
 def _open_generations(
     connection: Connection, rows: list[tuple[int, int, str]], use_cache: bool
-) -> dict[str, tuple[int, int, str]]:
-    """(trial row, generation, state) for each key of `rows`: one to share where there is one, else a new one."""
+) -> dict[str, Generation]:
+    """The generation of each key of `rows` that a sweep links to: one to share where there is one, else a new one."""
     keys = [key for _, _, key in rows]
-    before = _latest_generations(connection, keys)
-    shareable = {TrialState.DONE, TrialState.PENDING, TrialState.LEASED} if use_cache else set()
-    new = []
-    for cell, seed, key in rows:
-        generation, state = before[key][1:] if key in before else (0, None)
-        if state not in shareable:
-            new.append(
-                {"key": key, "generation": generation + 1, "cell": cell, "seed": seed, "state": TrialState.PENDING}
-            )
-    if not new:
-        return before
-    connection.execute(insert_new(connection, schema.trials), new)
-    return _latest_generations(connection, keys)
+    before = _generations(connection, keys)
+    shared = {key: _to_share(generations) for key, generations in before.items()} if use_cache else {}
+    found = {key: generation for key, generation in shared.items() if generation is not None}
+    new = [
+        {
+            "key": key,
+            "generation": before[key][-1].number + 1 if key in before else 1,
+            "cell": cell,
+            "seed": seed,
+            "state": TrialState.PENDING,
+        }
+        for cell, seed, key in rows
+        if key not in found
+    ]
+    if new:
+        connection.execute(insert_new(connection, schema.trials), new)
+        after = _generations(connection, [str(row["key"]) for row in new])
+        found |= {key: generations[-1] for key, generations in after.items()}
+    return found
 
 
-def _latest_generations(connection: Connection, keys: Sequence[str]) -> dict[str, tuple[int, int, str]]:
-    """(trial row, generation, state) of the newest generation of each of `keys` that has one."""
+def _to_share(generations: Sequence[Generation]) -> Generation | None:
+    """The newest finished generation, else the newest if it is still to come; None if all failed or were cancelled."""
+    done = [generation for generation in generations if generation.state == TrialState.DONE]
+    if done:
+        return done[-1]
+    return generations[-1] if generations[-1].state in (TrialState.PENDING, TrialState.LEASED) else None
+
+
+def _generations(connection: Connection, keys: Sequence[str]) -> dict[str, list[Generation]]:
+    """The generations of each of `keys` that has any, oldest first."""
     columns = schema.trials.c
     rows = connection.execute(
         select(columns.key, columns.id, columns.generation, columns.state)
         .where(columns.key.in_(keys))
         .order_by(columns.generation)
     )
-    return {key: (identity, generation, state) for key, identity, generation, state in rows}
+    found: dict[str, list[Generation]] = {}
+    for key, trial, number, state in rows:
+        found.setdefault(key, []).append(Generation(trial, number, state))
+    return found
 
 
 def _queue_again(connection: Connection, sweep: str) -> None:

@@ -14,8 +14,6 @@ from sqlalchemy.exc import SQLAlchemyError
 from orchestrator.errors import RequestError, StoreError
 from orchestrator.store.clock import lease_now
 from orchestrator.store.engine import (
-    HEAD,
-    VERSION_TABLE,
     lock_schema,
     our_tables,
     reading,
@@ -23,6 +21,7 @@ from orchestrator.store.engine import (
     schema_version,
     shown,
 )
+from orchestrator.store.version import HEAD, VERSION_TABLE
 
 if TYPE_CHECKING:
     from alembic.config import Config

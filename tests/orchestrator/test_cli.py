@@ -117,7 +117,7 @@ def test_errors_are_told_in_one_message_without_a_stack_trace(slotsweep, tmp_pat
     for arguments, code, said in [
         (("run", "missing.yaml"), 2, "missing.yaml"),
         (("run", "no-such-sweep"), 2, "ready-made"),
-        (("results", "zzz"), 2, "no sweep `zzz`"),
+        (("results", "zzz"), 2, "no sweep yet"),
         (("status", "last"), 2, "no sweep yet"),
         (("init", str(bad)), 2, "exists already"),
         (("list", "colours"), 2, "mechanisms"),
@@ -125,6 +125,23 @@ def test_errors_are_told_in_one_message_without_a_stack_trace(slotsweep, tmp_pat
         ran = slotsweep(*arguments)
         assert (ran.code, said in ran.err) == (code, True), (arguments, ran)
         assert "Traceback" not in ran.err
+    assert slotsweep("status").out == slotsweep("status", "--json").out.replace("[]\n", "") == ""
+    slotsweep("submit", "quick-start")
+    ran = slotsweep("results", "zzz")
+    assert (ran.code, "no sweep `zzz`" in ran.err) == (2, True)
+    for arguments, said in [
+        (("run", "quick-start", "--executor", "inline"), "/dev/null/home"),
+        (("status",), "no sweep yet"),
+        (("init", "/dev/null/x.yaml"), "/dev/null/x.yaml: Not a directory"),
+    ]:
+        ran = slotsweep(*arguments, SLOTSWEEP_HOME="/dev/null/home")
+        assert said in ran.err, ran
+        assert "Traceback" not in ran.err
+    for uri in ("foo://bar", "file:///tmp/mlruns", "sqlite:///one.db"):
+        ran = slotsweep(
+            "run", "quick-start", "--json", SLOTSWEEP_TRACKING_URI=uri, SLOTSWEEP_DATABASE_URL="sqlite:///one.db"
+        )
+        assert (ran.code, "SLOTSWEEP_TRACKING_URI" in ran.err, ran.out) == (2, True, ""), ran
     ran = slotsweep("status", SLOTSWEEP_DATABASE_URL="postgresql://nobody@127.0.0.1:1/none?connect_timeout=2")
     assert (ran.code, "cannot open the database" in ran.err) == (3, True)
 
@@ -201,3 +218,33 @@ def test_a_reader_that_stops_reading_is_no_error(slotsweep, tmp_path: Path) -> N
     done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.stdout.startswith("sweep,trial,key")
     assert "Traceback" not in done.stderr
+
+
+def test_names_are_shown_as_they_are(slotsweep, tmp_path: Path) -> None:
+    """Square brackets are no markup."""
+    name = "[red]x[/red] [/nope] é 🎉"
+    (tmp_path / "spec.yaml").write_text(SMALL.replace("name: small", f"name: {name!r}"))
+    ran = slotsweep("run", "spec.yaml", "--executor", "inline")
+    assert ran.code == 0, ran.err
+    assert name in slotsweep("status").out
+    terminal = subprocess.run(
+        ["script", "-qec", f"{' '.join(map(repr, SLOTSWEEP))} run spec.yaml --executor inline --no-cache", "/dev/null"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert terminal.returncode == 0, terminal.stdout
+    assert "[/nope]" in terminal.stdout
+
+
+def test_a_plug_in_that_takes_a_name_of_ours_is_at_fault(slotsweep, tmp_path: Path) -> None:
+    source = Path(__file__).parents[2] / "models" / "mechanisms" / "recency.py"
+    (tmp_path / "my_recency.py").write_text(source.read_text())
+    (tmp_path / "spec.yaml").write_text(SMALL + "plugins: [my_recency.py]\n")
+    ran = slotsweep("validate", "spec.yaml")
+    assert ran.code == 2
+    assert "spec.yaml:10:11" in ran.err
+    assert "my_recency.py" in ran.err
+    assert "`recency`" in ran.err
+    assert "Traceback" not in ran.err

@@ -12,7 +12,8 @@ from sqlalchemy import text
 
 from orchestrator.plan import code_fingerprint
 from orchestrator.settings import Settings
-from orchestrator.store.engine import HEAD, open_engine
+from orchestrator.store.engine import open_engine
+from orchestrator.store.version import HEAD
 from tests.orchestrator.store.old_databases import FIRST, fill_first_schema, rows_of, write_first_schema
 
 

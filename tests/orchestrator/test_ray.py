@@ -86,6 +86,7 @@ def test_ray_gives_bit_for_bit_what_one_process_gives_from_any_directory(home: P
 
 
 def test_a_killed_worker_is_replaced_and_its_trials_are_computed_once(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "numpy.py").write_text("raise ImportError('this is not numpy')")
     (tmp_path / "deadly_memory.py").write_text(DEADLY_PLUGIN)
     marker = tmp_path / "marker"
     (tmp_path / "spec.yaml").write_text(
@@ -96,6 +97,7 @@ def test_a_killed_worker_is_replaced_and_its_trials_are_computed_once(home: Path
     ran = run(home, tmp_path, "run", "spec.yaml", "--json")
     assert marker.exists()
     assert (ran.code, ran.json["done"], ran.json["failed"]) == (0, 18, 0), ran.err
+    assert len(ran.out.splitlines()) == 1, "nothing but the answer is on stdout"
     rows = json.loads(run(home, tmp_path, "results", ran.json["sweep"], "--format", "json").out)
     deadly = [row for row in rows if row["mechanism.name"] == "deadly"]
     assert {row["attempts"] for row in deadly} == {2}

@@ -2,8 +2,8 @@
 
 from alembic import context
 
-from orchestrator.store.engine import VERSION_TABLE
 from orchestrator.store.schema import metadata
+from orchestrator.store.version import VERSION_TABLE
 
 context.configure(
     connection=context.config.attributes["connection"],

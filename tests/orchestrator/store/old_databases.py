@@ -9,8 +9,9 @@ from typing import Any
 
 from sqlalchemy import Engine, Integer, MetaData, insert, select, text
 
-from orchestrator.store.engine import VERSION_TABLE, open_engine
+from orchestrator.store.engine import open_engine
 from orchestrator.store.upgrade import migrate
+from orchestrator.store.version import VERSION_TABLE
 
 FIRST = "0001"
 FIRST_SCHEMA = Path(__file__).parent / "fixtures" / "first_schema.sql"

@@ -12,10 +12,12 @@ from sqlalchemy import create_engine, inspect, text
 
 from orchestrator.errors import StoreError
 from orchestrator.store import schema
-from orchestrator.store.contract import StoreContract, asked, new_sweep
-from orchestrator.store.engine import HEAD, VERSION_TABLE, open_engine
+from orchestrator.store.contract import WORKER, StoreContract, asked, new_sweep, result, trials_of, with_worker
+from orchestrator.store.engine import open_engine
+from orchestrator.store.glance import SqliteGlance
 from orchestrator.store.store import Store
 from orchestrator.store.upgrade import migrate
+from orchestrator.store.version import HEAD, VERSION_TABLE
 
 
 class TestSqlite(StoreContract):
@@ -151,3 +153,30 @@ def test_a_foreign_engine_can_read_the_file(tmp_path: Path) -> None:
     Store.open(f"sqlite:///{tmp_path / 'store.db'}").submit(new_sweep(), asked())
     with create_engine(f"sqlite:///{tmp_path / 'store.db'}").connect() as connection:
         assert connection.execute(text("SELECT count(*) FROM trials")).scalar_one() == 6
+
+
+def test_a_glance_sees_what_the_store_sees(tmp_path: Path) -> None:
+    """`plan` looks at a SQLite file without SQLAlchemy; both ways of looking agree."""
+    file = tmp_path / "store.db"
+    store = with_worker(Store.open(f"sqlite:///{file}"))
+    submitted = store.submit(new_sweep(), asked(3, 3))
+    lease = store.claim(submitted.sweep, trials_of(store, submitted.sweep)[:5], WORKER, 60)
+    assert lease is not None
+    store.accept(lease.attempt, WORKER, [result(trial) for trial in lease.trials])
+    glance = SqliteGlance(file)
+    keys = [key for _, _, key in asked(4, 4)]
+    assert glance.count_done(keys) == store.count_done(keys) == 5
+    assert glance.cell_times(10) == store.cell_times(10)
+    assert len(glance.cell_times(2)) == 2
+
+
+def test_a_glance_refuses_what_the_store_refuses(tmp_path: Path) -> None:
+    file = tmp_path / "store.db"
+    Store.open(f"sqlite:///{file}").close()
+    with open_engine(f"sqlite:///{file}").begin() as connection:
+        connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '0000'"))
+    with pytest.raises(StoreError, match="slotsweep db upgrade"):
+        SqliteGlance(file)
+    file.write_text("no database" * 500)
+    with pytest.raises(StoreError, match="cannot read the database"):
+        SqliteGlance(file)

@@ -16,10 +16,11 @@ from sqlalchemy import Engine, Inspector, inspect, text
 from orchestrator.errors import RequestError, StoreError
 from orchestrator.store.clock import lease_now
 from orchestrator.store.contract import WORKER, asked, new_sweep, trials_of, with_worker
-from orchestrator.store.engine import HEAD, VERSION_TABLE, open_engine
+from orchestrator.store.engine import open_engine
 from orchestrator.store.records import Counts
 from orchestrator.store.store import Store
 from orchestrator.store.upgrade import Upgrade, upgradable_version, upgrade
+from orchestrator.store.version import HEAD, VERSION_TABLE
 from tests.orchestrator.store.old_databases import FIRST, fill_first_schema, rows_of, write_first_schema
 
 Postgres = Callable[..., AbstractContextManager[str]]

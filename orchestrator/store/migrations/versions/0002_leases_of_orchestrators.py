@@ -39,6 +39,7 @@ def upgrade() -> None:
         sa.Column("modules", sa.JSON(), nullable=False),
         sa.PrimaryKeyConstraint("digest", name=op.f("pk_fingerprints")),
     )
+    op.add_column("outbox", sa.Column("refused", sa.Text(), nullable=True))
     op.add_column("trials", sa.Column("batch_limit", sa.Integer(), nullable=True))
     op.add_column("sweeps", sa.Column("infrastructure_retries", sa.Integer(), nullable=False, server_default="3"))
     op.add_column("sweeps", sa.Column("code_retries", sa.Integer(), nullable=False, server_default="0"))
