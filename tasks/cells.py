@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any
@@ -114,7 +114,16 @@ def name_curves(cells: Sequence[Cell]) -> list[CurveName]:
             label = _label(mechanism, splitting, categories, list(by_categories))
             name = CurveName(mechanism, label, tuple(varying([cell.mechanism for cell in curve])))
             names.update((id(cell), name) for cell in curve)
-    return [names[id(cell)] for cell in cells]
+    return _show_fixed([names[id(cell)] for cell in cells], cells)
+
+
+def _show_fixed(names: Sequence[CurveName], cells: Sequence[Cell]) -> list[CurveName]:
+    """Give curves without settings of their own the fields that are settings elsewhere: one budget is a point, too."""
+    elsewhere = {key for name in names for key in name.settings}
+    return [
+        name if name.settings else replace(name, settings=tuple(key for key in cell.mechanism if key in elsewhere))
+        for name, cell in zip(names, cells, strict=True)
+    ]
 
 
 def _category(value: Any) -> Any:

@@ -436,3 +436,25 @@ def test_importing_the_summary_loads_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_single_budget_is_shown_where_another_curve_varies_it() -> None:
+    """Of three memories, one has an axis on `budget`, one a fixed budget, one none."""
+    mechanisms = [("recency", 4), ("recency", 8), ("tova", 8), ("full_attention", None)]
+    rows = [
+        {
+            "state": "done",
+            "seed": 0,
+            "episodes": 1,
+            "workload.name": "associative_recall",
+            "mechanism.name": name,
+            **({} if budget is None else {"mechanism.budget": budget}),
+            "metrics.recall": 0.5,
+            "metrics.slots": 4,
+            "metrics.bytes": 16,
+        }
+        for name, budget in mechanisms
+    ]
+    [panel] = summarise(rows).panels
+    shown = {curve.mechanism: [point.settings for point in curve.points] for curve in panel.curves}
+    assert shown == {"recency": [{"budget": 4}, {"budget": 8}], "tova": [{"budget": 8}], "full_attention": [{}]}
