@@ -131,7 +131,7 @@ class _Group:
         self.memory = memory
         self.members = members
         self.key_bytes = key_bytes
-        self.error: Exception | None = None
+        self.error: Exception | SystemExit | None = None
         self.sums = {name: np.zeros(len(memory)) for name in SUMMED_METRICS}
         self.build_seconds = self.read_seconds = 0.0
         self.tokens = self.queries = 0
@@ -141,7 +141,7 @@ class _Group:
         if self.error is None:
             try:
                 step(*arguments)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 self.error = error
 
     def start(self, stream: Stream, seed: int, episode: int) -> None:
@@ -209,7 +209,9 @@ def _checked(metrics: dict[str, float]) -> Outcome:
     return Outcome(metrics)
 
 
-def failure(error: Exception) -> Outcome:
-    """The outcome of a trial whose code raised `error`."""
+def failure(error: Exception | SystemExit) -> Outcome:
+    """The outcome of a trial whose code raised `error`, or left by `sys.exit`."""
+    if isinstance(error, SystemExit) and not error.code:
+        return Outcome(None, "no_result", "the trial's code exited without a result")
     reason = "out_of_memory" if isinstance(error, MemoryError) else "user_error"
     return Outcome(None, reason, "".join(traceback.format_exception(error)).strip())

@@ -6,7 +6,7 @@ import json
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -325,3 +325,30 @@ def test_progress_is_told_for_each_sweep(store: Store, settings: Settings) -> No
     queue.close()
     assert (seen[0].done, seen[0].total, seen[0].seconds) == (0, 24, 0.0)
     assert (seen[-1].done, seen[-1].computed) == (24, 24)
+
+
+def test_a_thousand_trials_that_do_nothing_cost_little_each(
+    store: Store, settings: Settings, record_property: Callable[[str, object], None]
+) -> None:
+    """Scenario 8: scheduling and storage, without arithmetic, in milliseconds a trial."""
+    sweep = submit(store, ONE_MECHANISM.format("no-op", 0, "knn", 1000))
+    queue = SweepQueue(store, settings, store.sweep(sweep).code, [sweep])
+    began = time.perf_counter()
+    Scheduler(store, SimulatedExecutor(), queue, lambda _: None, StopRequest()).run()
+    milliseconds = time.perf_counter() - began
+    queue.close()
+    record_property("milliseconds_a_trial", milliseconds)
+    assert store.counts(sweep).done == 1000
+    assert milliseconds < 10, f"{milliseconds:.2f} ms a trial"
+
+
+def test_tracking_costs_a_sweep_of_seconds_next_to_nothing(slotsweep, tmp_path: Path) -> None:
+    """Scenario 26: runs are written beside the sweep; its trials do not wait for them."""
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(SMALL.replace("seeds: 4", "seeds: 40").replace("episodes: 3", "episodes: 300"))
+    ran = slotsweep("run", str(spec), "--executor", "inline", "--json")
+    assert ran.code == 0, ran.err
+    rows = json.loads(slotsweep("results", "last", "--format", "json").out)
+    elapsed = max(row["finished"] for row in rows) - min(row["started"] for row in rows)
+    computing = sum(row["wall_seconds"] for row in rows)
+    assert computing > 0.8 * elapsed

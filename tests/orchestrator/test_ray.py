@@ -180,3 +180,94 @@ def test_a_cluster_that_is_not_there_is_one_clear_error(home: Path, tmp_path: Pa
     assert ran.code == 3
     assert "Ray could not be started on 127.0.0.1:1" in ran.err
     assert "Traceback" not in ran.err
+
+
+FAULTY_PLUGIN = '''\
+"""A mechanism that fails in each way there is."""
+
+import os
+import sys
+import time
+from typing import Literal
+
+import numpy as np
+
+from models.config import MechanismConfig
+from models.mechanism import MECHANISMS, mechanism
+
+FullAttention = MECHANISMS.implementation("full_attention")
+
+
+class FaultyConfig(MechanismConfig):
+    """Fails as told, but not on the few tokens of a warm-up."""
+
+    name: Literal["faulty"] = "faulty"
+    fault: str = "none"
+
+
+@mechanism(FaultyConfig)
+class Faulty(FullAttention):
+    def start(self, stream, rng):
+        super().start(stream, rng)
+        fault = self.config.fault if len(stream) > 12 else "none"
+        if fault == "raise":
+            print("about to raise")
+            raise ValueError("told to fail")
+        if fault == "killed":
+            os._exit(1)
+        if fault == "silent":
+            sys.exit(0)
+        if fault == "hang":
+            time.sleep(1000)
+        if fault == "memory":
+            raise MemoryError
+
+    def answer(self, block, phase):
+        return super().answer(block, phase) * (np.inf if self.config.fault == "nan" else 1.0)
+'''
+
+REASONS = {
+    "raise": "user_error",
+    "killed": "worker_lost",
+    "silent": "no_result",
+    "nan": "not_a_number",
+    "hang": "timeout",
+    "memory": "out_of_memory",
+    "none": None,
+}
+
+
+@pytest.mark.slow
+def test_six_ways_to_fail_have_six_reasons_and_the_others_carry_on(home: Path, tmp_path: Path) -> None:
+    """Scenario 16: exception, hard exit, exit without a result, NaN, hang, memory; the last log lines are kept."""
+    (tmp_path / "faulty_memory.py").write_text(FAULTY_PLUGIN)
+    (tmp_path / "spec.yaml").write_text(
+        SMALL.replace(
+            "seeds: 4", "seeds: 1\ntimeout: 0.5\nretries: {infrastructure: 0}\nplugins: [faulty_memory.py]"
+        ).replace("  - {name: full_attention}", f"  - {{name: faulty, fault: {{values: {list(REASONS)}}}}}")
+    )
+    ran = run(home, tmp_path, "run", "spec.yaml", "--json")
+    assert (ran.code, ran.json["done"], ran.json["failed"]) == (1, 6, 6), ran.err
+    rows = json.loads(run(home, tmp_path, "results", ran.json["sweep"], "--format", "json").out)
+    found = {row["mechanism.fault"]: row["reason"] for row in rows if row["mechanism.name"] == "faulty"}
+    assert found == REASONS
+    log = run(home, tmp_path, "logs", ran.json["sweep"])
+    assert "about to raise" in log.out
+    assert "told to fail" in log.out
+
+
+def test_editing_code_changes_no_sweep_that_is_running(home: Path, tmp_path: Path) -> None:
+    """Scenario 15: workers run what was pinned at submission, also those that start after the edit."""
+    plugin = tmp_path / "faulty_memory.py"
+    plugin.write_text(FAULTY_PLUGIN)
+    (tmp_path / "spec.yaml").write_text(
+        SMALL.replace("seeds: 4", "seeds: 40\nplugins: [faulty_memory.py]").replace(
+            "  - {name: full_attention}", "  - {name: faulty}"
+        )
+    )
+    sweep = run(home, tmp_path, "submit", "spec.yaml").out.strip()
+    plugin.write_text(FAULTY_PLUGIN.replace('fault == "raise"', "len(stream) > 12"))
+    ran = run(home, tmp_path, "run", sweep, "--json")
+    assert (ran.code, ran.json["done"]) == (0, 240), ran.err
+    again = run(home, tmp_path, "run", "spec.yaml", "--json", "--set", "seeds=2")
+    assert (again.code, again.json["reused"], again.json["failed"]) == (1, 10, 2), again.err

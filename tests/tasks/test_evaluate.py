@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Literal
 
 import numpy as np
@@ -149,6 +150,8 @@ class Fragile(FullAttention):
                 raise ValueError("told to")
             if config.fault == "memory":  # type: ignore[attr-defined]
                 raise MemoryError
+            if config.fault.startswith("exit"):  # type: ignore[attr-defined]
+                sys.exit(int(config.fault[-1]))  # type: ignore[attr-defined]
             if config.fault == "infinite":  # type: ignore[attr-defined]
                 row[:] = np.inf
         return right
@@ -157,12 +160,12 @@ class Fragile(FullAttention):
 def test_a_failing_trial_fails_alone_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also in the group it shares a kernel call with; one that diverges does not poison its neighbours."""
     monkeypatch.setitem(MECHANISMS._entries, "fragile", (FragileConfig, Fragile))
-    faults = ["none", "raise", "infinite", "memory", "none"]
+    faults = ["none", "raise", "infinite", "memory", "none", "exit 0", "exit 1"]
     configs: list[MechanismConfig] = [FragileConfig(fault=fault) for fault in faults]
     outcomes = evaluate(associative(items=6), [*configs, mechanism({"name": "full_attention"})], 0, 2, "float32")
     assert [outcome.reason for outcome in outcomes] == [
-        None, "user_error", "not_a_number", "out_of_memory", None, None,
+        None, "user_error", "not_a_number", "out_of_memory", None, "no_result", "user_error", None,
     ]  # fmt: skip
     assert "ValueError: told to" in outcomes[1].message
     assert "recall" in outcomes[2].message
-    assert untimed(outcomes[0]) == untimed(outcomes[4]) == untimed(outcomes[5])
+    assert untimed(outcomes[0]) == untimed(outcomes[4]) == untimed(outcomes[7])
