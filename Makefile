@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test check bench clean
+.PHONY: demo test check bench faults clean
 
 demo: $(VENV)/.installed
 	$(BIN)/slotsweep run quick-start
@@ -20,6 +20,10 @@ check: $(VENV)/.installed-test
 
 bench: $(VENV)/.installed-test
 	$(BIN)/python -P tests/benchmarks/bench.py
+
+# Some fifty random kills, for a quarter of an hour; SLOTSWEEP_FAULTS_SEED=N plays a run again.
+faults: $(VENV)/.installed-test
+	SLOTSWEEP_FAULTS=full $(BIN)/python -m pytest tests/faults $(PYTEST_ARGS)
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 from sqlalchemy import func, select
 
@@ -11,13 +10,13 @@ from orchestrator.store import schema
 from orchestrator.store.engine import reading
 from orchestrator.store.store import Store
 from tasks.evaluate import TIMING_METRICS
-from tests.faults.place import Place
+from tests.faults.place import Place, Row
 
 Values = dict[str, dict[str, float]]
 """Trial key -> metric -> value."""
 
 
-def values(rows: list[dict[str, Any]]) -> Values:
+def values(rows: list[Row]) -> Values:
     """What a result table says of each trial, without how long things took."""
     timed = {f"metrics.{name}" for name in TIMING_METRICS}
     return {
@@ -26,7 +25,7 @@ def values(rows: list[dict[str, Any]]) -> Values:
     }
 
 
-def check_table(rows: list[dict[str, Any]], undisturbed: list[dict[str, Any]]) -> None:
+def check_table(rows: list[Row], undisturbed: list[Row]) -> None:
     """Nothing is lost, nothing is there twice, and every value is that of the undisturbed run."""
     assert Counter(row["key"] for row in rows) == Counter(row["key"] for row in undisturbed)
     assert {row["state"] for row in rows} == {"done"}
@@ -54,7 +53,7 @@ def check_store(store: Store, sweep: str) -> None:
     assert store.undelivered(sweep) == 0
 
 
-def check_tracking(place: Place, sweep: str, rows: list[dict[str, Any]]) -> None:
+def check_tracking(place: Place, sweep: str, rows: list[Row]) -> None:
     """MLflow's public client shows one run a trial and one of the sweep, all finished, with the table's numbers."""
     from mlflow import MlflowClient
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.place import Place
+from tests.faults.place import PLUGIN_FILE, Place, Row
 from tests.faults.services import Postgres, free_port
 from tests.orchestrator.conftest import make_home
 from tests.orchestrator.tracker.conftest import Server
@@ -119,3 +119,24 @@ def url(
         return
     with postgres_database() as database:
         yield database
+
+
+@pytest.fixture(scope="session")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, kernels: Path) -> Callable[[Place, str], list[Row]]:
+    """The result table of a place's spec when nobody disturbs it: in one process, without naps. Made once a spec."""
+    known: dict[str, list[Row]] = {}
+
+    def rows(place: Place, spec: str) -> list[Row]:
+        text = (place.folder / spec).read_text()
+        if text not in known:
+            folder = tmp_path_factory.mktemp("calm")
+            make_home(folder, kernels)
+            calm = Place(folder, folder / "ray", nap=0.0)
+            for file in (spec, PLUGIN_FILE):
+                (folder / file).write_text((place.folder / file).read_text())
+            ran = calm.run("run", spec, "--executor", "inline", "--json")
+            assert ran.code == 0, ran.err
+            known[text] = calm.rows(ran.json["sweep"])
+        return known[text]
+
+    return rows

@@ -23,6 +23,10 @@ LINGER_SECONDS = 10.0
 
 Kind = Literal["tracker", "worker", "gcs", "raylet", "other"]
 
+Row = dict[str, Any]
+"""A line of a result table, by column."""
+
+PLUGIN_FILE = "drowsy_memory.py"
 DROWSY_PLUGIN = '''\
 """A mechanism that naps before each seed, so that sweeps last long enough to be hit, without using the processor."""
 
@@ -98,7 +102,7 @@ class Place:
 
     def write_spec(self, batches: int, seeds: int = 5, base: int = 0) -> str:
         """Write a spec of `batches` times `seeds` times four trials, and its plug-in; the spec's name."""
-        (self.folder / "drowsy_memory.py").write_text(DROWSY_PLUGIN)
+        (self.folder / PLUGIN_FILE).write_text(DROWSY_PLUGIN)
         name = f"storm-{base}.yaml"
         (self.folder / name).write_text(SPEC.format(batches=batches, seeds=seeds, base=base))
         return name
@@ -139,11 +143,11 @@ class Place:
         assert submitted.code == 0, submitted.err
         return submitted.out.strip()
 
-    def rows(self, sweep: str) -> list[dict[str, Any]]:
+    def rows(self, sweep: str) -> list[Row]:
         """The sweep's result table."""
         ran = self.run("results", sweep, "--format", "json")
         assert ran.code == 0, ran.err
-        rows: list[dict[str, Any]] = json.loads(ran.out)
+        rows: list[Row] = json.loads(ran.out)
         return rows
 
     def processes(self) -> list[psutil.Process]:
