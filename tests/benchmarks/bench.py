@@ -2,6 +2,8 @@
 
     make bench
 
+Then, from `scheduling.py`, what a trial costs that computes nothing.
+
 Times on a shared machine are noisy; the ratios, taken in the same run, are what to quote.
 """
 
@@ -116,6 +118,8 @@ def main() -> None:
     print(f"a trial, once workers run, MLflow included    {cold.trial_ms:7.2f} ms cold {warm.trial_ms:7.2f} ms warm")
     for kind, ms in (("reuse_actors=True", tune_reuse), ("defaults", tune_fresh)):
         print(f"a no-op trial of Ray Tune, {kind:<18} {ms:7.1f} ms  = {ms / warm.trial_ms:6.0f} of ours")
+    print(flush=True)
+    subprocess.run([sys.executable, "-P", str(Path(__file__).with_name("scheduling.py"))], check=True)
 
 
 def run_sweep_again(home: Path) -> float:
