@@ -85,7 +85,7 @@ class RayExecutor:
         ]
         if not starting:
             raise ExecutorError("the Ray cluster has no node with a CPU to run trials on")
-        return [self._welcome(node, actor) for node, actor in starting]
+        return [self._welcome_at_last(node, actor) for node, actor in starting]
 
     def _start_compiling(self) -> subprocess.Popen[str]:
         """Compile kernels and load data in a process of its own, into the cache that local workers will read."""
@@ -143,6 +143,15 @@ class RayExecutor:
             asdict(self._preparation),
             ("", os.getcwd(), os.path.dirname(os.path.realpath(sys.argv[0]))),
         )
+
+    def _welcome_at_last(self, node: str, actor: Any) -> WorkerCard:
+        """Welcome `actor`, or another one if it was killed while it started and Ray is well."""
+        try:
+            return self._welcome(node, actor)
+        except ExecutorError:
+            if _dead_local_processes():
+                raise
+            return self._welcome(node, self._start_actor(node))
 
     def _welcome(self, node: str, actor: Any) -> WorkerCard:
         import ray
