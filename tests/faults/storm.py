@@ -17,9 +17,6 @@ from tests.orchestrator.tracker.conftest import Server
 
 Blow = Literal["driver", "tracker", "worker", "gcs", "raylet", "mlflow", "postgres"]
 
-PAUSE_SECONDS = (0.2, 6.0)
-"""Between blows: from well inside the start of a driver to well inside its sweep."""
-
 LIFE_SECONDS = 180.0
 """A driver that nobody strikes any more ends within this, whatever was done to it before."""
 
@@ -32,6 +29,7 @@ class Storm:
     """Strikes at the processes of `place`, in random order, and counts what it hit.
 
     blows   what is still to be struck
+    pause   most seconds from one to the next
     struck  how often each kind was hit
     codes   how drivers ended
     """
@@ -39,6 +37,7 @@ class Storm:
     place: Place
     dice: random.Random
     blows: deque[Blow]
+    pause: float = 6.0
     executor: Literal["ray", "inline"] = "ray"
     mlflow: Server | None = None
     postgres: Postgres | None = None
@@ -79,7 +78,7 @@ class Storm:
         """Strike now and then while `driver` lives; fail if it hangs."""
         while self.blows:
             try:
-                driver.wait(self.dice.uniform(*PAUSE_SECONDS))
+                driver.wait(self.dice.uniform(0.2, self.pause))
                 return
             except subprocess.TimeoutExpired:
                 self._strike(driver)

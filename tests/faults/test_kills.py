@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 Undisturbed = Callable[[Place, str], list[Row]]
 
-BATCHES = 10
+BATCHES = 5
 """Of twenty trials each."""
 
 INSIDE_THE_COMMIT = """

@@ -20,7 +20,7 @@ Undisturbed = Callable[[Place, str], list[Row]]
 
 EMBEDDED_SHORT: Blows = [("driver", 1), ("worker", 1), ("gcs", 1), ("tracker", 1)]
 EMBEDDED: Blows = [("driver", 12), ("worker", 14), ("gcs", 4), ("raylet", 4), ("tracker", 4)]
-SERVED_SHORT: Blows = [("driver", 1), ("mlflow", 1), ("postgres", 1)]
+SERVED_SHORT: Blows = [("driver", 1), ("postgres", 2), ("tracker", 1)]
 SERVED: Blows = [
     ("driver", 8), ("worker", 8), ("gcs", 2), ("raylet", 2), ("tracker", 2), ("mlflow", 4), ("postgres", 5),
 ]  # fmt: skip
@@ -45,31 +45,36 @@ def weather(storm: Storm, batches: int, undisturbed: Undisturbed, tell: Callable
         check_store(place.store(), sweep)
         check_tracking(place, sweep, rows)
     struck = ", ".join(f"{kind} {count}" for kind, count in sorted(storm.struck.items()))
-    tell(f"{trials} trials in {len(sweeps)} sweeps, {storm.struck.total()} blows ({struck})")
+    ended = ", ".join(f"{count} with {code}" for code, count in sorted(storm.codes.items()))
+    tell(f"{trials} trials, {len(sweeps)} sweeps, {storm.struck.total()} blows ({struck}); drivers ended: {ended}")
 
 
 def test_embedded_sweeps_survive_kills_of_any_process(
     place: Place, undisturbed: Undisturbed, full: bool, seed: int, tell: Callable[[str], None]
 ) -> None:
     """SQLite, a local Ray, an MLflow SQLite store."""
-    storm = Storm.of(place, seed, EMBEDDED if full else EMBEDDED_SHORT)
-    weather(storm, 20 if full else 10, undisturbed, tell)
-    assert storm.struck == Counter(dict(EMBEDDED if full else EMBEDDED_SHORT))
+    blows = EMBEDDED if full else EMBEDDED_SHORT
+    storm = Storm.of(place, seed, blows)
+    weather(storm, 20 if full else 5, undisturbed, tell)
+    assert storm.struck == Counter(dict(blows))
 
 
 def test_served_sweeps_survive_crashes_of_their_services_too(
     make_place: Callable[..., Place],
     postgres: Postgres,
-    mlflow_server: Server,
+    request: pytest.FixtureRequest,
     undisturbed: Undisturbed,
     full: bool,
     seed: int,
     tell: Callable[[str], None],
 ) -> None:
-    """Postgres and an MLflow server; on Ray in the full form, in one process in the short one."""
-    place = make_place(services={"SLOTSWEEP_DATABASE_URL": postgres.url, "SLOTSWEEP_TRACKING_URI": mlflow_server.uri})
-    blows = SERVED if full else SERVED_SHORT
-    executor = "ray" if full else "inline"
-    storm = Storm.of(place, seed, blows, executor=executor, mlflow=mlflow_server, postgres=postgres)
-    weather(storm, 15 if full else 10, undisturbed, tell)
-    assert storm.struck == Counter(dict(blows))
+    """Postgres, an MLflow server and Ray; in the short form Postgres, and everything else in one process."""
+    place = make_place(services={"SLOTSWEEP_DATABASE_URL": postgres.url})
+    if full:
+        mlflow: Server = request.getfixturevalue("mlflow_server")
+        place.services["SLOTSWEEP_TRACKING_URI"] = mlflow.uri
+        storm = Storm.of(place, seed, SERVED, mlflow=mlflow, postgres=postgres)
+    else:
+        storm = Storm.of(place, seed, SERVED_SHORT, pause=3.0, executor="inline", postgres=postgres)
+    weather(storm, 15 if full else 5, undisturbed, tell)
+    assert storm.struck == Counter(dict(SERVED if full else SERVED_SHORT))
