@@ -59,6 +59,17 @@ def test_every_command_of_the_readme_runs(tmp_path: Path) -> None:
         assert done.returncode == 0, f"{command}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
         if command == "slotsweep run sweep.yaml":
             assert "done: 120 of 120" in done.stdout
+    notebook = re.search(r"```python\n(.*?)```", README, re.DOTALL)
+    assert notebook is not None
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", notebook[1]],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
     assert "slotsweep doctor" in seen
 
 
