@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from orchestrator.code_snapshot import CodeSnapshot, unpack_code
 from orchestrator.errors import ExecutorError, PreparationError
 from orchestrator.executors.base import Event, Finished, Lost
+from orchestrator.executors.ray_orphans import end_orphans_after_this_process
 from orchestrator.settings import Settings
 from workers.batch import BatchTask
 from workers.host import Preparation, WorkerCard
@@ -109,6 +110,7 @@ class RayExecutor:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         if not self._settings.ray_address:
             os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", GCS_SECONDS)
+            end_orphans_after_this_process()
         import ray
 
         # That the cluster asks for a token is as it should be, and no news for whoever runs a sweep.
