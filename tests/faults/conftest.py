@@ -16,13 +16,14 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.tracker.mlflow_store import ensure_store
 from tests.faults.place import PLUGIN_FILE, Place, Row
 from tests.faults.services import Postgres, free_port
 from tests.orchestrator.conftest import make_home
 from tests.orchestrator.tracker.conftest import Server
 
 FULL = os.environ.get("SLOTSWEEP_FAULTS") == "full"
-SHORT_SEED = 20260710
+SHORT_SEED = 20260715
 TALLY = pytest.StashKey[list[str]]()
 
 
@@ -58,15 +59,28 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("kernels")
 
 
+@pytest.fixture(scope="session")
+def furnish(tmp_path_factory: pytest.TempPathFactory, kernels: Path) -> Callable[[Path], None]:
+    """Gives a folder a home with what takes long to make: compiled kernels, and an MLflow store without runs."""
+    folder = tmp_path_factory.mktemp("store")
+    ensure_store(f"sqlite:///{folder / 'mlflow.db'}", str(folder / "artifacts"))
+
+    def furnished(place: Path) -> None:
+        home = make_home(place, kernels)
+        shutil.copy(folder / "mlflow.db", home)
+
+    return furnished
+
+
 @pytest.fixture
-def make_place(tmp_path: Path, kernels: Path) -> Iterator[Callable[..., Place]]:
+def make_place(tmp_path: Path, furnish: Callable[[Path], None]) -> Iterator[Callable[..., Place]]:
     """Makes places in folders of this test's own; what still runs in them at the end is killed."""
     places = []
 
     def make(name: str = "place", **more: object) -> Place:
         folder = tmp_path / name
         folder.mkdir()
-        make_home(folder, kernels)
+        furnish(folder)
         # Not under pytest's folder: Ray's sockets lie in it, and their paths must be short.
         place = Place(folder, Path(tempfile.mkdtemp(prefix="faults-")), **more)  # type: ignore[arg-type]
         places.append(place)
@@ -122,7 +136,9 @@ def url(
 
 
 @pytest.fixture(scope="session")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory, kernels: Path) -> Callable[[Place, str], list[Row]]:
+def undisturbed(
+    tmp_path_factory: pytest.TempPathFactory, furnish: Callable[[Path], None]
+) -> Callable[[Place, str], list[Row]]:
     """The result table of a place's spec when nobody disturbs it: in one process, without naps. Made once a spec."""
     known: dict[str, list[Row]] = {}
 
@@ -130,7 +146,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, kernels: Path) -> Call
         text = (place.folder / spec).read_text()
         if text not in known:
             folder = tmp_path_factory.mktemp("calm")
-            make_home(folder, kernels)
+            furnish(folder)
             calm = Place(folder, folder / "ray", nap=0.0)
             for file in (spec, PLUGIN_FILE):
                 (folder / file).write_text((place.folder / file).read_text())

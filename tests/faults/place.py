@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import time
@@ -13,6 +12,7 @@ from typing import Any, Literal
 
 import psutil
 
+from orchestrator.results import result_rows
 from orchestrator.settings import Settings
 from orchestrator.store.store import Store
 from tests.orchestrator.conftest import OURS, SLOTSWEEP, Ran
@@ -144,11 +144,12 @@ class Place:
         return submitted.out.strip()
 
     def rows(self, sweep: str) -> list[Row]:
-        """The sweep's result table."""
-        ran = self.run("results", sweep, "--format", "json")
-        assert ran.code == 0, ran.err
-        rows: list[Row] = json.loads(ran.out)
-        return rows
+        """The sweep's result table, as `slotsweep results` prints it."""
+        store = self.store()
+        try:
+            return list(result_rows(store, store.sweep(sweep)))
+        finally:
+            store.close()
 
     def processes(self) -> list[psutil.Process]:
         """Living processes that were started here: marked, or with a file of our Ray open (some wipe their mark)."""

@@ -85,13 +85,9 @@ class Storm:
         driver.wait(LIFE_SECONDS)
 
     def _strike(self, driver: subprocess.Popen[str]) -> None:
-        """The first of the blows that finds a victim now."""
-        for _ in range(len(self.blows)):
-            blow = self.blows.popleft()
-            if self._lands(blow, driver):
-                self.struck[blow] += 1
-                return
-            self.blows.append(blow)
+        """The next blow, if it finds a victim now."""
+        if self._lands(self.blows[0], driver):
+            self.struck[self.blows.popleft()] += 1
 
     def _lands(self, blow: Blow, driver: subprocess.Popen[str]) -> bool:
         if blow == "driver":

@@ -55,7 +55,7 @@ def test_embedded_sweeps_survive_kills_of_any_process(
     """SQLite, a local Ray, an MLflow SQLite store."""
     blows = EMBEDDED if full else EMBEDDED_SHORT
     storm = Storm.of(place, seed, blows)
-    weather(storm, 20 if full else 5, undisturbed, tell)
+    weather(storm, 20 if full else 10, undisturbed, tell)
     assert storm.struck == Counter(dict(blows))
 
 
