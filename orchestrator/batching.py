@@ -31,12 +31,18 @@ class Batch:
 
 
 def batches(pending: Callable[[int, int], list[Pending]], cells: Mapping[int, CellRow]) -> Iterator[Batch]:
-    """Batches over `pending(after position, limit)`, read page by page, in plan order."""
-    groups = {identity: _group(cell) for identity, cell in cells.items()}
-    costs = {group: _costs(cell) for cell, group in ((cells[i], g) for i, g in groups.items())}
+    """Batches over `pending(after position, limit)`, read page by page, in plan order.
+
+    `cells` may grow meanwhile; it holds the cells of a page by the time `pending` returns it.
+    """
+    groups: dict[int, str] = {}
+    costs: dict[str, tuple[float, float]] = {}
     batch: list[Pending] = []
     seconds, limit = 0.0, MOST_TRIALS
     for trial in _paged(pending):
+        if trial.cell not in groups:
+            groups[trial.cell] = _group(cells[trial.cell])
+            costs[groups[trial.cell]] = _costs(cells[trial.cell])
         group = groups[trial.cell]
         per_stream, per_trial = costs[group]
         new_stream = not batch or trial.seed != batch[-1].seed

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from orchestrator.batching import Batch, batches
 from orchestrator.spec.spec import Policy
-from orchestrator.store.records import Accepted, Lease, SweepRow
+from orchestrator.store.records import Accepted, Counts, Lease, Pending, SweepRow
 from orchestrator.store.store import Store
 from workers.batch import BatchTask
 
@@ -34,6 +34,7 @@ class Job:
         self.policy = policy
         self.running: dict[int, Batch] = {}
         self.closed = False
+        self._failures = 0
         self.progress = Progress(
             sweep.id, sweep.name, sweep.counts.total, sweep.counts.done, sweep.counts.failed + sweep.counts.cancelled
         )
@@ -49,8 +50,8 @@ class Job:
 
     @property
     def spent(self) -> bool:
-        """Whether so many trials failed that the sweep is to stop."""
-        return self.policy.stop_after is not None and self.progress.failed >= self.policy.stop_after
+        """Whether so many trials failed, since this job began, that the sweep is to stop."""
+        return self.policy.stop_after is not None and self._failures >= self.policy.stop_after
 
     def next_batch(self) -> Batch | None:
         """The next batch to hand out; None when there is none right now."""
@@ -63,8 +64,12 @@ class Job:
         self._urgent.append(Batch(batch.cells, tuple(trial for trial in batch.trials if trial.trial in trials)))
 
     def start_over(self) -> None:
-        """Look through the sweep again for trials that wait: some were given back."""
+        """Look through the sweep again for trials that wait: some were given back, or added."""
         self._waiting = self._rest()
+
+    def recount(self, counts: Counts) -> None:
+        """Take the sweep's number of trials from the store: it may have been extended."""
+        self.progress = replace(self.progress, total=counts.total)
 
     def task(self, batch: Batch, lease: Lease) -> BatchTask:
         """What a worker is handed for those trials of `batch` that were leased."""
@@ -80,10 +85,12 @@ class Job:
             trials=tuple((trial.trial, trial.seed, index[trial.cell]) for trial in trials),
             episodes=first.episodes,
             dtype=first.dtype,
+            timeout=self.policy.timeout,
         )
 
     def count(self, accepted: Accepted, seconds: float) -> None:
         """Add what an attempt brought to the progress."""
+        self._failures += accepted.failed
         self.progress = replace(
             self.progress,
             done=self.progress.done + accepted.done,
@@ -93,4 +100,10 @@ class Job:
         )
 
     def _rest(self) -> Iterator[Batch]:
-        return batches(lambda after, limit: self._store.pending(self.sweep.id, after, limit), self._cells)
+        return batches(self._page, self._cells)
+
+    def _page(self, after: int, limit: int) -> list[Pending]:
+        page = self._store.pending(self.sweep.id, after, limit)
+        if any(trial.cell not in self._cells for trial in page):  # the sweep was extended
+            self._cells.update(self._store.cells(self.sweep.id))
+        return page

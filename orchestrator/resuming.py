@@ -28,6 +28,11 @@ def follow_edits(store: Store, sweep: SweepRow) -> int:
     if spec.text == sweep.spec_text:
         return 0
     plan = Plan(spec)
+    if spec.name != sweep.name:
+        raise RequestError(
+            f"{sweep.spec_path} now describes another sweep, `{spec.name}` instead of `{sweep.name}`: "
+            f"`slotsweep run` it, or `slotsweep resume {sweep.id} --as-submitted`"
+        )
     wanted = {_meaning(cell, seed): (cell, seed, key) for cell, seed, key in plan.trials()}
     present = {_meaning(cell, seed) for cell, seed, _ in store.asked(sweep.id)}
     gone = present - wanted.keys()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from models.mechanism import MECHANISMS
-from models.plugins import load_plugin
-from orchestrator.code_snapshot import module_name, take_snapshot
+from models.plugins import PluginError, load_plugin
+from orchestrator.code_snapshot import is_file, module_name, take_snapshot
 from orchestrator.errors import RequestError
 from orchestrator.executors.base import Executor
 from orchestrator.executors.inline import InlineExecutor
@@ -23,9 +24,10 @@ from orchestrator.plan import Plan, code_fingerprint
 from orchestrator.scheduler import Scheduler, StopRequest
 from orchestrator.settings import Settings
 from orchestrator.software import software_record
-from orchestrator.spec import canonical, from_canonical
+from orchestrator.spec import canonical
+from orchestrator.spec.spec import Policy
 from orchestrator.store.records import CellRow, NewSweep, Submitted, SweepRow
-from orchestrator.store.states import SweepState
+from orchestrator.store.states import ENDED, SweepState
 from orchestrator.store.store import Store
 from orchestrator.tracker_process import TrackerProcess
 from workers.host import Preparation
@@ -107,7 +109,7 @@ class SweepQueue:
         else:
             wanted = self._store.waiting_sweeps([SweepState.QUEUED] if self._begun else UNFINISHED)
         rows = [self._store.sweep(identity) for identity in wanted if identity not in self._adopted]
-        return [Job(self._store, row, from_canonical(row.spec).policy) for row in rows if row.code == self._code]
+        return [Job(self._store, row, policy_of(row)) for row in rows if row.code == self._code]
 
     def log(self, sweep: str) -> SweepLog:
         """The sweep's log."""
@@ -164,10 +166,22 @@ def execute(
             _run(settings, store, first, queue, executor, on_progress, stop)
             drawings |= queue.drawings
             touched += [first.id, *(sweep for sweep in queue.drawings if sweep != first.id)]
+        if named is None:
+            patiently(_draw_missing, settings, store)
     finally:
         tracker.finish(on_wait)
     seconds = time.monotonic() - began
     return [_outcome(store, sweep, drawings.get(sweep), seconds) for sweep in touched]
+
+
+def _draw_missing(settings: Settings, store: Store) -> None:
+    """Draw the reports of ended sweeps whose process died before it could."""
+    from orchestrator.reporting import write_report
+
+    for row in store.sweeps():
+        if row.report is None and row.state in ENDED and row.counts.done:
+            path, _ = write_report(store, row, settings.report_folder(row.id))
+            store.set_report(row.id, str(path))
 
 
 def _outcome(store: Store, sweep: str, drawing: Future[Drawn] | None, seconds: float) -> RunOutcome:
@@ -198,14 +212,31 @@ def _run(
         queue.ended(job)
         queue.close()
         return
-    for plugin in first.spec["plugins"]:
-        load_plugin(plugin)
+    _load_pinned_plugins(settings, store, first)
     runner = _executor(executor, settings, store, first)
     try:
         Scheduler(store, runner, queue, on_progress, stop).run()
     finally:
         runner.stop()
         queue.close()
+
+
+def policy_of(sweep: SweepRow) -> Policy:
+    """How a stored sweep is run."""
+    return Policy(**sweep.spec.get("policy", {}))
+
+
+def _load_pinned_plugins(settings: Settings, store: Store, sweep: SweepRow) -> None:
+    """Load a sweep's plug-ins here, unless they are: files as they were at submission, whatever became of them."""
+    for plugin in sweep.spec["plugins"]:
+        name = module_name(plugin)
+        if name in sys.modules:
+            continue
+        pinned = store.code(sweep).unpack(settings.home / "code") / f"{name}.py"
+        try:
+            load_plugin(str(pinned) if is_file(plugin) else plugin)
+        except PluginError as error:
+            raise RequestError(f"sweep {sweep.id}: {error}") from error
 
 
 def _executor(name: ExecutorName, settings: Settings, store: Store, sweep: SweepRow) -> Executor:

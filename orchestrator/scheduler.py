@@ -98,12 +98,15 @@ class Scheduler:
             self._run()
         except BaseException:
             for job in self._jobs:
-                self._store.set_sweep_state(job.sweep.id, SweepState.PAUSED)
+                for attempt in job.running:
+                    self._store.lose(attempt, "preempted", "its orchestrator failed")
+                if not self._store.counts(job.sweep.id).leased:  # nobody else is at it
+                    self._store.set_sweep_state(job.sweep.id, SweepState.PAUSED)
             raise
 
     def _run(self) -> None:
         self._adopt()
-        for card in self._executor.start():
+        for card in self._executor.start(self._stop.drain.is_set):
             self._welcome(card)
         self._started = time.monotonic()
         patiently(self._store.expire)
@@ -156,6 +159,7 @@ class Scheduler:
             if job.spent:
                 patiently(self._store.cancel_pending, job.sweep.id)
             counts = patiently(self._store.counts, job.sweep.id)
+            job.recount(counts)
             if counts.open == 0:
                 state = SweepState.FAILED if counts.failed or counts.cancelled else SweepState.DONE
                 self._end(job, state)
@@ -248,7 +252,9 @@ class Scheduler:
             self._mourn(event)
 
     def _take(self, worker: str, report: BatchReport) -> None:
-        self._holding[worker].remove(report.attempt)
+        held = self._holding.get(worker, deque())
+        if report.attempt in held:  # a worker that was quarantined meanwhile holds nothing
+            held.remove(report.attempt)
         self._head_since[worker] = time.monotonic()
         job = self._job_of(report.attempt)
         failed = {trial.trial for trial in report.trials if trial.outcome.metrics is None}
@@ -264,7 +270,7 @@ class Scheduler:
             batch = job.running.pop(report.attempt)
             if suspected:
                 job.hasten(batch, failed)
-            self._note(job, worker, report, accepted)
+            self._note(job, batch, worker, report, accepted)
         for suspect, verdict in self._suspicions.hear(worker, failed, done).items():
             self._judge(suspect, verdict)
 
@@ -272,9 +278,10 @@ class Scheduler:
         """The job whose attempt this is; None if it was cancelled meanwhile."""
         return next((job for job in self._jobs if attempt in job.running), None)
 
-    def _note(self, job: Job, worker: str, report: BatchReport, accepted: Accepted) -> None:
+    def _note(self, job: Job, batch: Batch, worker: str, report: BatchReport, accepted: Accepted) -> None:
         job.count(accepted, time.monotonic() - self._started)
         log = self._queue.log(job.sweep.id)
+        positions = {trial.trial: trial.position for trial in batch.trials}
         log.info("batch done", batch=report.attempt, worker=worker, done=accepted.done, failed=accepted.failed)
         for trial in report.trials:
             if trial.outcome.metrics is None:
@@ -282,7 +289,7 @@ class Scheduler:
                     "trial failed",
                     batch=report.attempt,
                     worker=worker,
-                    trial=trial.trial,
+                    trial=positions[trial.trial],
                     reason=trial.outcome.reason,
                     message=trial.outcome.message,
                     lines=list(report.log),
@@ -344,7 +351,7 @@ class Scheduler:
         for job in self._jobs:
             self._queue.log(job.sweep.id).warning("all workers lost, starting anew", message=message)
         self._executor.stop()
-        for card in self._executor.start():
+        for card in self._executor.start(self._stop.drain.is_set):
             self._welcome(card)
 
     def _enforce_timeouts(self, now: float) -> None:

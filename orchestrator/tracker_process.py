@@ -52,6 +52,11 @@ class TrackerProcess:
         """The process's id."""
         return self._process.pid
 
+    def leave(self) -> None:
+        """Let it deliver what is left by itself: nobody waits for it."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
     def finish(self, on_wait: Callable[[], None] = lambda: None) -> None:
         """Wait until everything is delivered, within reason; what is left then is delivered by a later command.
 

@@ -66,14 +66,20 @@ class Outcome:
 
 
 def evaluate(
-    workload: Workload[Any], mechanisms: Sequence[MechanismConfig], seed: int, episodes: int, dtype: str
+    workload: Workload[Any],
+    mechanisms: Sequence[MechanismConfig],
+    seed: int,
+    episodes: int,
+    dtype: str,
+    timeout: float | None = None,
 ) -> list[Outcome]:
     """Outcomes of the trials (workload, mechanism, seed) for each of `mechanisms`, averaged over `episodes` streams.
 
-    A mechanism that raises fails alone: the configs that ran beside it in one group are run again one by one.
+    A mechanism that raises, or takes more than `timeout` seconds, fails alone: the configs that ran beside it in one
+    group are run again one by one. (A mechanism that never returns is for whoever watches this process.)
     """
     outcomes: list[Outcome | None] = [None] * len(mechanisms)
-    groups = _groups(mechanisms, dtype)
+    groups = _groups(mechanisms, dtype, timeout)
     for episode in range(episodes):
         stream = workload.stream(seed, episode)
         _run_episode(stream, [group for group in groups if group.error is None], seed, episode, dtype)
@@ -81,7 +87,7 @@ def evaluate(
         if group.error is None:
             results = [_checked(metrics) for metrics in group.metrics(episodes)]
         elif len(group.members) > 1:
-            alone = [evaluate(workload, [mechanisms[i]], seed, episodes, dtype) for i in group.members]
+            alone = [evaluate(workload, [mechanisms[i]], seed, episodes, dtype, timeout) for i in group.members]
             results = [outcome for [outcome] in alone]
         else:
             results = [failure(group.error)]
@@ -90,14 +96,14 @@ def evaluate(
     return [outcome for outcome in outcomes if outcome is not None]
 
 
-def _groups(mechanisms: Sequence[MechanismConfig], dtype: str) -> list[_Group]:
+def _groups(mechanisms: Sequence[MechanismConfig], dtype: str, timeout: float | None) -> list[_Group]:
     """Mechanisms grouped so that each group runs in one kernel call."""
     members: dict[tuple[Any, ...], list[int]] = {}
     for index, config in enumerate(mechanisms):
         implementation = MECHANISMS.implementation(config.name)
         members.setdefault((config.name, implementation.group_key(config)), []).append(index)
     return [
-        _Group(MECHANISMS.implementation(name)([mechanisms[i] for i in indices]), indices, KEY_BYTES[dtype])
+        _Group(MECHANISMS.implementation(name)([mechanisms[i] for i in indices]), indices, KEY_BYTES[dtype], timeout)
         for (name, _), indices in members.items()
     ]
 
@@ -127,7 +133,8 @@ def _run_episode(stream: Stream, groups: Sequence[_Group], seed: int, episode: i
 class _Group:
     """One mechanism object and the sums of its configs' measurements over episodes."""
 
-    def __init__(self, memory: Mechanism[Any], members: list[int], key_bytes: int) -> None:
+    def __init__(self, memory: Mechanism[Any], members: list[int], key_bytes: int, timeout: float | None) -> None:
+        self.seconds_left = math.inf if timeout is None else timeout * len(members)
         self.memory = memory
         self.members = members
         self.key_bytes = key_bytes
@@ -139,10 +146,14 @@ class _Group:
     def guard(self, step: Callable[..., None], *arguments: Any) -> None:
         """Run `step` unless this group has failed; remember the error if it fails."""
         if self.error is None:
+            began = time.perf_counter()
             try:
                 step(*arguments)
             except (Exception, SystemExit) as error:
                 self.error = error
+            self.seconds_left -= time.perf_counter() - began
+            if self.seconds_left < 0 and self.error is None:
+                self.error = TimeoutError("the trial took longer than its time limit")
 
     def start(self, stream: Stream, seed: int, episode: int) -> None:
         draws = UNUSED if self.memory.seed_free else generator(seed, "mechanism", episode)
@@ -213,5 +224,7 @@ def failure(error: Exception | SystemExit) -> Outcome:
     """The outcome of a trial whose code raised `error`, or left by `sys.exit`."""
     if isinstance(error, SystemExit) and not error.code:
         return Outcome(None, "no_result", "the trial's code exited without a result")
+    if isinstance(error, TimeoutError):
+        return Outcome(None, "timeout", str(error))
     reason = "out_of_memory" if isinstance(error, MemoryError) else "user_error"
     return Outcome(None, reason, "".join(traceback.format_exception(error)).strip())

@@ -20,7 +20,7 @@ from workers.log_capture import capture_lines
 class BatchTask:
     """One batch as a worker is handed it: plain data, so that it crosses processes and code versions safely.
 
-    trials: (trial id, seed, index into `mechanisms`)
+    trials: (trial id, seed, index into `mechanisms`); timeout: most seconds a trial may take, None: any
     """
 
     attempt: int
@@ -29,6 +29,7 @@ class BatchTask:
     trials: tuple[tuple[int, int, int], ...]
     episodes: int
     dtype: str
+    timeout: float | None = None
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def _run_trials(task: BatchTask) -> tuple[list[TrialReport], int | None]:
 
 def _evaluate(task: BatchTask, mechanisms: list[MechanismConfig], seed: int) -> list[Outcome]:
     try:
-        return evaluate(load_workload(task.workload), mechanisms, seed, task.episodes, task.dtype)
+        return evaluate(load_workload(task.workload), mechanisms, seed, task.episodes, task.dtype, task.timeout)
     except Exception as error:  # the workload's own fault: every trial that reads it fails with the same reason
         return [failure(error)] * len(mechanisms)
 

@@ -11,7 +11,7 @@ from models.plugins import load_plugin
 from workers.batch import BatchReport, BatchTask, run_batch
 from workers.hardware import hardware_id, read_hardware
 from workers.threads import pin_threads
-from workers.warmup import prepare
+from workers.warmup import compile_kernels, load_data
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,8 @@ class WorkerHost:
         pin_threads(threads)
         for plugin in preparation.plugins:
             load_plugin(plugin)
-        prepare(preparation.workloads, preparation.mechanisms, preparation.dtype)
+        load_data(preparation.workloads)
+        compile_kernels(preparation.mechanisms, preparation.dtype)
         record = read_hardware().flat()
         self.card = WorkerCard(
             id=uuid.uuid4().hex[:12],

@@ -41,8 +41,7 @@ def compile_kernels(mechanisms: Iterable[dict[str, Any]], dtype: str) -> None:
     evaluate(TinyStreams(None), list(kinds.values()), seed=0, episodes=1, dtype=dtype)
 
 
-def prepare(workloads: Iterable[dict[str, Any]], mechanisms: Iterable[dict[str, Any]], dtype: str) -> None:
-    """Everything that must happen once on a machine before its workers start."""
+def load_data(workloads: Iterable[dict[str, Any]]) -> None:
+    """Make every workload once, which loads (and fetches) its data. Raises what the workload raises."""
     for workload in workloads:
         load_workload(workload)
-    compile_kernels(mechanisms, dtype)

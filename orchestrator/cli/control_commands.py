@@ -40,13 +40,16 @@ def cancel(sweep: SweepName, as_json: AsJson = False) -> None:
     from orchestrator.requests import existing_store, find_sweep
     from orchestrator.settings import Settings
     from orchestrator.store.states import SweepState
+    from orchestrator.tracker_process import TrackerProcess
 
-    store = existing_store(Settings.read())
+    settings = Settings.read()
+    store = existing_store(settings)
     row = find_sweep(store, sweep)
     if row.state != SweepState.CANCELLED and not store.set_sweep_state(row.id, SweepState.CANCELLED):
         raise RequestError(f"sweep {row.id} is {row.state} already: nothing to cancel")
     store.expire()
     store.cancel_pending(row.id)
+    TrackerProcess(settings).leave()
     _tell(row.id, "cancelled", as_json)
 
 
@@ -78,16 +81,15 @@ def resume(
     settings = Settings.read()
     store = existing_store(settings)
     if sweep is None:
-        waiting = store.waiting_sweeps(UNFINISHED)
-        if not waiting:
+        if not store.waiting_sweeps(UNFINISHED):
             say("nothing to resume: every sweep has ended")
-        finish(run_sweeps(settings, store, None, executor) if waiting else [], as_json)
+        finish(run_sweeps(settings, store, None, executor), as_json)
     row = find_sweep(store, sweep)
     if not as_submitted:
         added = follow_edits(store, row)
         if added:
             say(f"{row.spec_path} was edited: {added} trials added")
-    if row.state == SweepState.CANCELLED:
+    if row.state in (SweepState.CANCELLED, SweepState.FAILED):
         store.retry(row.id, [TrialState.CANCELLED])
     finish(run_sweeps(settings, store, [row.id], executor), as_json)
 
@@ -110,8 +112,8 @@ def retry(
     settings = Settings.read()
     store = existing_store(settings)
     row = find_sweep(store, sweep)
-    count = store.retry(row.id, [TrialState.FAILED])
-    say(f"{count} failed trials of {row.id} wait again" if count else f"no trial of {row.id} failed")
+    count = store.retry(row.id, [TrialState.FAILED, TrialState.CANCELLED])
+    say(f"{count} trials of {row.id} wait again" if count else f"no trial of {row.id} failed")
     if queue:
         _tell(row.id, store.sweep(row.id).state, as_json)
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -39,8 +39,11 @@ class Executor(Protocol):
     depth: int
     """Batches a worker should hold at once, so that it never waits for the next one."""
 
-    def start(self) -> Sequence[WorkerCard]:
-        """Prepare and start the workers. Raises ExecutorError. May be called again after `stop`."""
+    def start(self, given_up: Callable[[], bool]) -> Sequence[WorkerCard]:
+        """Prepare and start the workers. Raises ExecutorError. May be called again after `stop`.
+
+        As soon as `given_up` returns true it stops starting, and returns those that are there, or none.
+        """
         ...
 
     def submit(self, worker: str, task: BatchTask) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from orchestrator.errors import PreparationError
@@ -24,7 +24,7 @@ class InlineExecutor:
         self._kernels = kernels
         self._tasks: deque[BatchTask] = deque()
 
-    def start(self) -> Sequence[WorkerCard]:
+    def start(self, given_up: Callable[[], bool]) -> Sequence[WorkerCard]:
         use_kernel_cache(self._kernels)
         try:
             self._host = WorkerHost(self._preparation)

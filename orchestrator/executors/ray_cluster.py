@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from urllib.parse import urlsplit
 
 from orchestrator.code_snapshot import CodeSnapshot, unpack_code
@@ -32,18 +36,29 @@ GCS_SECONDS = "5"
 """How long the processes of a local Ray look for its control process before they end. It never comes back: Ray's
 default of a minute would only keep orphans alive for as long, after a kill."""
 
+KERNEL_SECONDS = 120.0
+"""How long kernels may take to compile. A mechanism that hangs on a few tokens is left to its trials' time limit."""
+
 PREPARE = """
-import json, sys
+import json, os, sys, threading
 sys.path.insert(0, sys.argv[1])
+wanted = json.loads(sys.stdin.readline())
+
+def end_with_the_driver():
+    os.read(0, 1)
+    os._exit(1)
+
+threading.Thread(target=end_with_the_driver, daemon=True).start()
 from models.plugins import load_plugin
 from workers.threads import pin_threads
-from workers.warmup import prepare
+from workers.warmup import compile_kernels, load_data
 pin_threads(1)
-wanted = json.load(sys.stdin)
 try:
     for plugin in wanted["plugins"]:
         load_plugin(plugin)
-    prepare(wanted["workloads"], wanted["mechanisms"], wanted["dtype"])
+    load_data(wanted["workloads"])
+    print(flush=True)
+    compile_kernels(wanted["mechanisms"], wanted["dtype"])
 except Exception as error:
     sys.exit(f"{type(error).__name__}: {error}")
 """
@@ -64,16 +79,23 @@ class RayExecutor:
         self._nodes: dict[str, str] = {}
         self._pids: dict[str, int] = {}
 
-    def start(self) -> Sequence[WorkerCard]:
-        compiling = self._start_compiling()
-        try:
-            self._start_ray()
-        finally:
-            errors = compiling.communicate()[1].strip()
+    def start(self, given_up: Callable[[], bool]) -> Sequence[WorkerCard]:
+        with tempfile.TemporaryFile("w+") as errors:
+            compiling = self._start_compiling(errors)
+            try:
+                self._start_ray()
+                self._await_compiling(compiling, given_up)
+            finally:
+                compiling.kill()
+                compiling.wait()
+            errors.seek(0)
+            said = errors.read().strip()
+        if given_up():
+            return []
         if compiling.returncode > 0:
-            raise PreparationError(errors or f"preparing the sweep failed with exit code {compiling.returncode}")
+            raise PreparationError(said or f"preparing the sweep failed with exit code {compiling.returncode}")
         if compiling.returncode < 0:
-            # A mechanism killed the process. Workers start unprepared: they find out which, and it fails alone.
+            # A mechanism killed the process, or hung. Workers start unprepared; its own trials will show which it is.
             self._preparation = replace(self._preparation, mechanisms=())
         import ray
 
@@ -86,25 +108,42 @@ class RayExecutor:
         ]
         if not starting:
             raise ExecutorError("the Ray cluster has no node with a CPU to run trials on")
-        return [self._welcome_at_last(node, actor) for node, actor in starting]
+        cards: list[WorkerCard] = []
+        for node, actor in starting:
+            hello = actor.card.remote()
+            while not ray.wait([hello], timeout=0.25)[0]:
+                if given_up():
+                    return cards
+            cards.append(self._welcome_at_last(node, actor))
+        return cards
 
-    def _start_compiling(self) -> subprocess.Popen[str]:
-        """Compile kernels and load data in a process of its own, into the cache that local workers will read."""
+    def _start_compiling(self, errors: IO[str]) -> subprocess.Popen[str]:
+        """Load data and compile kernels in a process of its own, into the cache that local workers will read."""
         root = self._code.unpack(self._settings.home / "code")
         self._settings.kernels.mkdir(parents=True, exist_ok=True)
         process = subprocess.Popen(
             [sys.executable, "-P", "-c", PREPARE, str(root)],
             stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
             text=True,
             env={**os.environ, "NUMBA_CACHE_DIR": str(self._settings.kernels), "OPENBLAS_NUM_THREADS": "1"},
         )
         assert process.stdin is not None
-        json.dump(asdict(self._preparation), process.stdin)
-        process.stdin.close()
-        process.stdin = None
+        process.stdin.write(json.dumps(asdict(self._preparation)) + "\n")
+        process.stdin.flush()
         return process
+
+    def _await_compiling(self, process: subprocess.Popen[str], given_up: Callable[[], bool]) -> None:
+        """Wait until everything is prepared: as long as data sets take, but not for a kernel that never ends."""
+        assert process.stdout is not None
+        loaded = threading.Event()
+        threading.Thread(target=_watch, args=(process.stdout, loaded), daemon=True).start()
+        deadline = math.inf
+        while process.poll() is None and not given_up() and time.monotonic() < deadline:
+            if deadline == math.inf and loaded.is_set():
+                deadline = time.monotonic() + KERNEL_SECONDS
+            time.sleep(0.02)
 
     def _start_ray(self) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -249,6 +288,12 @@ class RayExecutor:
         self._held.clear()
         if ray.is_initialized():
             ray.shutdown()
+
+
+def _watch(lines: IO[str], first: threading.Event) -> None:
+    """Set `first` at the first line, and read on, so that the writer never waits."""
+    for _ in lines:
+        first.set()
 
 
 def _worker_class() -> type:

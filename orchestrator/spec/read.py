@@ -44,7 +44,7 @@ def read_spec(source: Path | str, overrides: Sequence[str] = ()) -> Spec:
     if tree is None:
         problems.raise_if_any()
     reader = _Reader(tree, path.parent if path is not None else Path(), problems)
-    return reader.read(loaded.text, tuple(overrides), None if path is None else str(path))
+    return reader.read(loaded.text, tuple(overrides), None if path is None else str(path.absolute()))
 
 
 def _as_path(source: Path | str) -> Path | None:

@@ -156,7 +156,8 @@ class Executing(StorePart):
                 )
             failures = {r.trial: _why(r) for r in fresh.values() if r.metrics is None}
             failures |= dict.fromkeys(held - fresh.keys(), ("no_result", "the worker reported nothing for this trial"))
-            failed = _settle(connection, attempt, failures, extra=int(second_opinion))
+            # A worker that reports a timeout has measured that very trial; one that was killed for it has not.
+            failed = _settle(connection, attempt, failures, int(second_opinion), SPLIT_REASONS - {"timeout"})
             stale = len(results) - len(fresh)
             _count_stale(connection, attempt, stale)
             return Accepted(len(done), failed, len(failures) - failed, stale)
@@ -260,7 +261,13 @@ def _lose(connection: Connection, attempt: int, reason: str, message: str, log: 
     return Accepted(failed=failed, retried=len(failures) - failed)
 
 
-def _settle(connection: Connection, attempt: int, failures: Failures, extra: int = 0) -> int:
+def _settle(
+    connection: Connection,
+    attempt: int,
+    failures: Failures,
+    extra: int = 0,
+    split: frozenset[str] = SPLIT_REASONS,
+) -> int:
     """Send failed trials back to pending while they have retries left, else fail them; the number failed for good.
 
     A batch that ran out of memory or time is halved first: its trials wait again, for smaller batches.
@@ -283,7 +290,7 @@ def _settle(connection: Connection, attempt: int, failures: Failures, extra: int
     for trial, (reason, message) in failures.items():
         values: dict[str, Any] = {"message": message}
         final = False
-        if reason in SPLIT_REASONS and size > 1:
+        if reason in split and size > 1:
             values["batch_limit"] = max(1, size // 2)
         elif reason in CODE_REASONS:
             values["code_failures"] = columns.code_failures + 1

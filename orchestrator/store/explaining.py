@@ -18,7 +18,7 @@ MOST_CELLS = 20_000
 
 
 def latest_states(engine: Engine, keys: Iterable[str]) -> dict[str, tuple[str, str | None]]:
-    """(state, reason) of the newest generation of each of `keys` that is stored."""
+    """(state, reason) of each of `keys` that is stored: of a finished generation if there is any, else the newest."""
     columns = schema.trials.c
     found: dict[str, tuple[str, str | None]] = {}
     with reading(engine) as connection:
@@ -26,7 +26,7 @@ def latest_states(engine: Engine, keys: Iterable[str]) -> dict[str, tuple[str, s
             rows = connection.execute(
                 select(columns.key, columns.state, columns.reason)
                 .where(columns.key.in_(chunk))
-                .order_by(columns.generation)
+                .order_by(columns.state == TrialState.DONE, columns.generation)
             )
             found.update((key, (state, reason)) for key, state, reason in rows)
     return found

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, func, insert, select, update
 
 from orchestrator.store import schema
-from orchestrator.store.base import StorePart, insert_new, notify_sweep
+from orchestrator.store.base import StorePart, count_states, insert_new, notify_sweep
 from orchestrator.store.chunks import chunks
 from orchestrator.store.engine import reading
 from orchestrator.store.explaining import save_fingerprints
@@ -79,7 +79,7 @@ class Submitting(StorePart):
                         .where(links.sweep == sweep, links.position == row.position)
                         .values(trial=fresh[row.key].trial, reused=False)
                     )
-            if old:
+            if old or count_states(connection, sweep).open:
                 _queue_again(connection, sweep)
         return len(old)
 

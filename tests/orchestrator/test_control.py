@@ -18,7 +18,7 @@ from orchestrator.runner import SweepQueue, submit_plan
 from orchestrator.scheduler import Scheduler, StopRequest
 from orchestrator.settings import Settings
 from orchestrator.spec import read_spec
-from orchestrator.store.states import SweepState
+from orchestrator.store.states import SweepState, TrialState
 from orchestrator.store.store import Store
 from tasks.evaluate import Outcome
 from tests.orchestrator.conftest import SLOTSWEEP
@@ -56,7 +56,7 @@ class SimulatedExecutor:
         self._slow = slow
         self._held: list[tuple[str, BatchTask]] = []
 
-    def start(self) -> Sequence[WorkerCard]:
+    def start(self, given_up: Callable[[], bool]) -> Sequence[WorkerCard]:
         return [WorkerCard(worker, "cpu", 1, "machine", {"cpu_model": "none"}) for worker in self._workers]
 
     def submit(self, worker: str, task: BatchTask) -> None:
@@ -315,6 +315,79 @@ def test_resume_finishes_what_a_killed_driver_left(slotsweep, store: Store, tmp_
     assert time.monotonic() - began < 40
     attempts = [row["attempts"] for row in store.trial_rows(left.id)]
     assert set(attempts) <= {1, 2}
+
+
+def test_a_stopped_sweep_goes_on_when_it_is_told_to(store: Store, settings: Settings) -> None:
+    """What was cancelled by `on_failure: stop` is computed by a retry, whose failures count anew."""
+    text = SMALL.replace("seeds: 4", "seeds: 500\non_failure: stop").replace("episodes: 3", "episodes: 300")
+    sweep = submit(store, text)
+    schedule(store, settings, SimulatedExecutor(workers=1, broken=["dp_cache"]))
+    assert store.counts(sweep).cancelled > 1000
+    store.retry(sweep, [TrialState.FAILED, TrialState.CANCELLED])
+    assert store.sweep(sweep).state == "queued"
+    schedule(store, settings, SimulatedExecutor())
+    assert store.counts(sweep).done == 3000
+    assert store.sweep(sweep).state == "done"
+
+
+def test_a_sweep_that_is_extended_while_it_runs_takes_its_new_cells_on(store: Store, settings: Settings) -> None:
+    text = SMALL.replace("episodes: 3", "episodes: 60").replace("seeds: 4", "seeds: 600")
+    sweep = submit(store, text)
+    more = [t for t in Plan(read_spec(text.replace("16]", "16, 12]"))).trials() if t[0].mechanism.get("budget") == 12]
+    extend = threading.Timer(0.3, store.extend, (sweep, {"spec_text": text}, more))
+    extend.start()
+    schedule(store, settings, SimulatedExecutor(slow=0.05), [sweep])
+    extend.join()
+    assert store.counts(sweep).done == 4200
+    assert store.sweep(sweep).state == "done"
+
+
+def test_a_cancelled_sweep_resumes_though_another_waits_for_its_trials(slotsweep, tmp_path: Path) -> None:
+    spec = str(write_small(tmp_path))
+    slotsweep("submit", spec)
+    other = slotsweep("submit", spec).out.strip()
+    slotsweep("cancel", other)
+    ran = slotsweep("resume", other, "--executor", "inline", "--json")
+    assert (ran.code, ran.json["done"]) == (0, 24), ran.err
+
+
+def test_resume_uses_the_plug_in_as_it_was_submitted(slotsweep, tmp_path: Path) -> None:
+    """The file may be gone; another sweep with a plug-in of that name may be there."""
+    (tmp_path / "faulty_memory.py").write_text(FAILING_PLUGIN)
+    (tmp_path / "spec.yaml").write_text(
+        SMALL.replace("seeds: 4", "seeds: 2\nplugins: [faulty_memory.py]").replace("full_attention", "faulty")
+    )
+    sweep = slotsweep("submit", "spec.yaml").out.strip()
+    (tmp_path / "faulty_memory.py").unlink()
+    ran = slotsweep("resume", sweep, "--as-submitted", "--executor", "inline", "--json")
+    assert (ran.code, ran.json["done"]) == (0, 12), ran.err
+
+
+def test_a_spec_of_the_same_name_elsewhere_is_another_spec(slotsweep, tmp_path: Path) -> None:
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        write_small(tmp_path / folder)
+    sweep = slotsweep("submit", "small.yaml", cwd=tmp_path / "one").out.strip()
+    (tmp_path / "two" / "small.yaml").write_text(SMALL.replace("16]", "16, 12]"))
+    ran = slotsweep("resume", sweep, "--executor", "inline", "--json", cwd=tmp_path / "two")
+    assert (ran.code, ran.json["trials"]) == (0, 24), ran.err
+    (tmp_path / "one" / "small.yaml").write_text(SMALL.replace("name: small", "name: other"))
+    ran = slotsweep("resume", sweep)
+    assert (ran.code, "now describes another sweep, `other`" in ran.err) == (2, True)
+
+
+def test_resume_delivers_what_the_tracker_still_owes(slotsweep, store: Store, tmp_path: Path) -> None:
+    """Also of sweeps that have ended, and draws reports that are missing."""
+    spec = str(write_small(tmp_path))
+    away = {"SLOTSWEEP_TRACKING_URI": "http://127.0.0.1:1", "SLOTSWEEP_TRACKING_GRACE": "1"}
+    sweep = slotsweep("run", spec, "--executor", "inline", "--json", **away).json["sweep"]
+    assert store.undelivered(sweep) > 24
+    with store.engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE sweeps SET report = NULL")
+    ran = slotsweep("resume")
+    assert (ran.code, "nothing to resume" in ran.err) == (0, True)
+    assert store.undelivered(sweep) == 0
+    assert store.sweep(sweep).report is not None
 
 
 def test_progress_is_told_for_each_sweep(store: Store, settings: Settings) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from typing import Any, Literal
 
 import numpy as np
@@ -150,6 +151,8 @@ class Fragile(FullAttention):
                 raise ValueError("told to")
             if config.fault == "memory":  # type: ignore[attr-defined]
                 raise MemoryError
+            if config.fault == "slow":  # type: ignore[attr-defined]
+                time.sleep(0.3)
             if config.fault.startswith("exit"):  # type: ignore[attr-defined]
                 sys.exit(int(config.fault[-1]))  # type: ignore[attr-defined]
             if config.fault == "infinite":  # type: ignore[attr-defined]
@@ -169,3 +172,11 @@ def test_a_failing_trial_fails_alone_with_its_reason(monkeypatch: pytest.MonkeyP
     assert "ValueError: told to" in outcomes[1].message
     assert "recall" in outcomes[2].message
     assert untimed(outcomes[0]) == untimed(outcomes[4]) == untimed(outcomes[7])
+
+
+def test_a_trial_that_takes_too_long_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its neighbours in the group are measured by themselves."""
+    monkeypatch.setitem(MECHANISMS._entries, "fragile", (FragileConfig, Fragile))
+    configs: list[MechanismConfig] = [FragileConfig(fault=fault) for fault in ("none", "slow", "none")]
+    outcomes = evaluate(associative(items=6), configs, 0, 2, "float32", timeout=0.15)
+    assert [outcome.reason for outcome in outcomes] == [None, "timeout", None]
