@@ -144,6 +144,19 @@ def test_a_worker_killed_right_after_a_commit_loses_only_what_it_computes(
     assert place.left() == []
 
 
+def test_runs_that_a_killed_tracker_left_are_written_before_its_driver_ends(place: Place) -> None:
+    """Another tracker takes over, though the first one's lease has not run out."""
+    sweep = place.submit(place.write_spec(BATCHES))
+    driver = place.start("resume", sweep, "--executor", "inline")
+    store = place.store()
+    wait_for(lambda: bool(committed(store)), 60, "a commit")
+    [tracker] = place.victims("tracker")
+    tracker.kill()
+    assert driver.wait(120) == 0, place.errors()
+    check_store(store, sweep)
+    check_tracking(place, sweep, place.rows(sweep))
+
+
 def test_a_driver_killed_again_and_again_computes_nothing_twice(
     place: Place, undisturbed: Undisturbed, full: bool, seed: int, tell: Callable[[str], None]
 ) -> None:
