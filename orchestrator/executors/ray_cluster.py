@@ -37,7 +37,8 @@ GCS_SECONDS = "5"
 default of a minute would only keep orphans alive for as long, after a kill."""
 
 KERNEL_SECONDS = 120.0
-"""How long kernels may take to compile. A mechanism that hangs on a few tokens is left to its trials' time limit."""
+ONE_KERNEL_SECONDS = 20.0
+"""How long kernels may take to compile, all of a sweep's or those of one mechanism."""
 
 PREPARE = """
 import json, os, sys, threading
@@ -80,23 +81,16 @@ class RayExecutor:
         self._pids: dict[str, int] = {}
 
     def start(self, given_up: Callable[[], bool]) -> Sequence[WorkerCard]:
-        with tempfile.TemporaryFile("w+") as errors:
-            compiling = self._start_compiling(errors)
-            try:
-                self._start_ray()
-                self._await_compiling(compiling, given_up)
-            finally:
-                compiling.kill()
-                compiling.wait()
-            errors.seek(0)
-            said = errors.read().strip()
+        code, said = self._prepare(self._preparation, given_up, KERNEL_SECONDS, meanwhile=self._start_ray)
+        if code > 0:
+            raise PreparationError(said or f"preparing the sweep failed with exit code {code}")
+        if code < 0 and not given_up():
+            # A mechanism killed the process, or hung: it is left to its own trials, the others are prepared.
+            alone = [replace(self._preparation, mechanisms=(tree,)) for tree in self._preparation.mechanisms]
+            sound = [one for one in alone if self._prepare(one, given_up, ONE_KERNEL_SECONDS)[0] == 0]
+            self._preparation = replace(self._preparation, mechanisms=tuple(one.mechanisms[0] for one in sound))
         if given_up():
             return []
-        if compiling.returncode > 0:
-            raise PreparationError(said or f"preparing the sweep failed with exit code {compiling.returncode}")
-        if compiling.returncode < 0:
-            # A mechanism killed the process, or hung. Workers start unprepared; its own trials will show which it is.
-            self._preparation = replace(self._preparation, mechanisms=())
         import ray
 
         self._archive = ray.put(self._code.archive)
@@ -117,8 +111,28 @@ class RayExecutor:
             cards.append(self._welcome_at_last(node, actor))
         return cards
 
-    def _start_compiling(self, errors: IO[str]) -> subprocess.Popen[str]:
-        """Load data and compile kernels in a process of its own, into the cache that local workers will read."""
+    def _prepare(
+        self,
+        preparation: Preparation,
+        given_up: Callable[[], bool],
+        seconds: float,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> tuple[int, str]:
+        """Load data and compile kernels in a process of its own: its exit code (negative if it was killed, as it is
+        when kernels take more than `seconds`) and what it said."""
+        with tempfile.TemporaryFile("w+") as errors:
+            process = self._start_preparing(preparation, errors)
+            try:
+                meanwhile()
+                _await_kernels(process, given_up, seconds)
+            finally:
+                process.kill()
+                process.wait()
+            errors.seek(0)
+            return process.returncode, errors.read().strip()
+
+    def _start_preparing(self, preparation: Preparation, errors: IO[str]) -> subprocess.Popen[str]:
+        """Start that process; it fills the cache that local workers will read."""
         root = self._code.unpack(self._settings.home / "code")
         self._settings.kernels.mkdir(parents=True, exist_ok=True)
         process = subprocess.Popen(
@@ -130,20 +144,9 @@ class RayExecutor:
             env={**os.environ, "NUMBA_CACHE_DIR": str(self._settings.kernels), "OPENBLAS_NUM_THREADS": "1"},
         )
         assert process.stdin is not None
-        process.stdin.write(json.dumps(asdict(self._preparation)) + "\n")
+        process.stdin.write(json.dumps(asdict(preparation)) + "\n")
         process.stdin.flush()
         return process
-
-    def _await_compiling(self, process: subprocess.Popen[str], given_up: Callable[[], bool]) -> None:
-        """Wait until everything is prepared: as long as data sets take, but not for a kernel that never ends."""
-        assert process.stdout is not None
-        loaded = threading.Event()
-        threading.Thread(target=_watch, args=(process.stdout, loaded), daemon=True).start()
-        deadline = math.inf
-        while process.poll() is None and not given_up() and time.monotonic() < deadline:
-            if deadline == math.inf and loaded.is_set():
-                deadline = time.monotonic() + KERNEL_SECONDS
-            time.sleep(0.02)
 
     def _start_ray(self) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -288,6 +291,18 @@ class RayExecutor:
         self._held.clear()
         if ray.is_initialized():
             ray.shutdown()
+
+
+def _await_kernels(process: subprocess.Popen[str], given_up: Callable[[], bool], seconds: float) -> None:
+    """Wait until everything is prepared: as long as data sets take, then `seconds` for kernels."""
+    assert process.stdout is not None
+    loaded = threading.Event()
+    threading.Thread(target=_watch, args=(process.stdout, loaded), daemon=True).start()
+    deadline = math.inf
+    while process.poll() is None and not given_up() and time.monotonic() < deadline:
+        if deadline == math.inf and loaded.is_set():
+            deadline = time.monotonic() + seconds
+        time.sleep(0.02)
 
 
 def _watch(lines: IO[str], first: threading.Event) -> None:
