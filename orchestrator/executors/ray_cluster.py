@@ -200,8 +200,12 @@ class RayExecutor:
     def _welcome(self, node: str, actor: Any) -> WorkerCard:
         import ray
 
+        hello = actor.card.remote()
         try:
-            card = WorkerCard(**ray.get(actor.card.remote()))
+            while not ray.wait([hello], timeout=0.25)[0]:
+                if dead := _dead_local_processes():
+                    raise ExecutorError(f"Ray's process `{dead[0]}` died while a worker was started")
+            card = WorkerCard(**ray.get(hello))
         except ray.exceptions.RayError as error:
             raise ExecutorError(f"a worker could not be started: {_short(error)}") from error
         self._actors[card.id] = actor
