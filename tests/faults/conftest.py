@@ -23,7 +23,7 @@ from tests.orchestrator.conftest import make_home
 from tests.orchestrator.tracker.conftest import Server
 
 FULL = os.environ.get("SLOTSWEEP_FAULTS") == "full"
-SHORT_SEED = 20260715
+SHORT_SEED = 20260755
 TALLY = pytest.StashKey[list[str]]()
 
 

@@ -63,9 +63,13 @@ class Storm:
             assert "Traceback" not in said, said
 
     def calm(self, sweep: str) -> None:
-        """One more, undisturbed resume: it delivers what a killed tracker left."""
-        ran = self.place.run("resume", sweep, "--executor", self.executor)
-        assert ran.code == 0, ran.err
+        """If a killed tracker left something, one more, undisturbed resume: it delivers that."""
+        store = self.place.store()
+        left = store.undelivered(sweep)
+        store.close()
+        if left:
+            ran = self.place.run("resume", sweep, "--executor", self.executor)
+            assert ran.code == 0, ran.err
 
     def _is_done(self, sweep: str) -> bool:
         store = self.place.store()

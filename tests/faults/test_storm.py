@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 Blows = list[tuple[Blow, int]]
 Undisturbed = Callable[[Place, str], list[Row]]
 
-EMBEDDED_SHORT: Blows = [("driver", 1), ("worker", 1), ("gcs", 1), ("tracker", 1)]
+EMBEDDED_SHORT: Blows = [("driver", 1), ("worker", 1), ("gcs", 1)]
 EMBEDDED: Blows = [("driver", 12), ("worker", 14), ("gcs", 4), ("raylet", 4), ("tracker", 4)]
 SERVED_SHORT: Blows = [("driver", 1), ("postgres", 2), ("tracker", 1)]
 SERVED: Blows = [
