@@ -14,11 +14,11 @@ from collections.abc import Callable
 from orchestrator.patience import patiently
 from orchestrator.settings import Settings
 
-POLL_SECONDS = 0.5
+POLL_SECONDS = 0.1
 GRACE_SECONDS = 30.0
 QUIET_SECONDS = 4.0
 LEASE_SECONDS = 120.0
-NICENESS = 5
+NICENESS = 1
 
 
 class TrackerProcess:
