@@ -65,6 +65,23 @@ def run(home: Path, cwd: Path, *arguments: str, **more: str) -> Ran:
     return Ran(done.returncode, done.stdout, done.stderr)
 
 
+def start_2400_trials(home: Path, spec: Path, **more: str) -> subprocess.Popen[str]:
+    """A run of `spec`, some of whose trials are done."""
+    process = subprocess.Popen(
+        [*SLOTSWEEP, "run", str(spec), "--json"],
+        cwd=spec.parent,
+        env=environment(home, **more),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if " of 2400 trials" in line:
+            break
+    return process
+
+
 def metrics(home: Path, cwd: Path, sweep: str) -> dict[str, dict[str, Any]]:
     rows = json.loads(run(home, cwd, "results", sweep, "--format", "json").out)
     timed = ("metrics.build_us_per_token", "metrics.read_us_per_query")
@@ -107,18 +124,7 @@ def test_a_killed_worker_is_replaced_and_its_trials_are_computed_once(home: Path
 def test_interrupting_once_pauses_and_running_again_finishes(home: Path, tmp_path: Path) -> None:
     spec = tmp_path / "long.yaml"
     spec.write_text(SMALL.replace("seeds: 4", "seeds: 400").replace("episodes: 3", "episodes: 40"))
-    process = subprocess.Popen(
-        [*SLOTSWEEP, "run", str(spec), "--json"],
-        cwd=tmp_path,
-        env=environment(home),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr is not None
-    for line in process.stderr:
-        if " of 2400 trials" in line:
-            break
+    process = start_2400_trials(home, spec)
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=60)
     answer = json.loads(out.splitlines()[-1])
@@ -135,18 +141,7 @@ def test_interrupting_twice_cancels_and_leaves_no_process(home: Path, tmp_path: 
     spec = tmp_path / "long.yaml"
     spec.write_text(SMALL.replace("seeds: 4", "{count: 400, base: 1000}").replace("episodes: 3", "episodes: 60"))
     spec.write_text(spec.read_text().replace("{count", "seeds: {count"))
-    process = subprocess.Popen(
-        [*SLOTSWEEP, "run", str(spec), "--json"],
-        cwd=tmp_path,
-        env=environment(home, SLOTSWEEP_TEST_MARK=str(tmp_path)),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr is not None
-    for line in process.stderr:
-        if " of 2400 trials" in line:
-            break
+    process = start_2400_trials(home, spec, SLOTSWEEP_TEST_MARK=str(tmp_path))
     process.send_signal(signal.SIGINT)
     time.sleep(0.05)
     process.send_signal(signal.SIGINT)
