@@ -117,6 +117,9 @@ class Mechanism(ABC, Generic[C]):
     seed_free: ClassVar[bool] = True
     """False for mechanisms that draw random numbers of their own."""
 
+    trained: ClassVar[bool] = False
+    """True for mechanisms that learn from streams of the workload before they read any."""
+
     def __init__(self, configs: Sequence[C]) -> None:
         self.configs = tuple(configs)
         self.config = self.configs[0]
@@ -156,6 +159,10 @@ class Mechanism(ABC, Generic[C]):
     @abstractmethod
     def bytes_per_slot(self, dim: int, key_bytes: int) -> tuple[int, int]:
         """Bytes of one slot: (key and value, metadata the policy must keep with it)."""
+
+    def extras(self) -> dict[str, Floats]:
+        """Metrics of its own by name [C], asked for after each stream; results show their means over episodes."""
+        return {}
 
     @classmethod
     @abstractmethod

@@ -89,6 +89,15 @@ class Stream:
         """Number K of distinct items in the stream."""
         return len(np.unique(self.items))
 
+    def distinct_until(self, end: int) -> int:
+        """Number of distinct items among the first `end` tokens."""
+        return int(np.searchsorted(self._first_seen, end))
+
+    @cached_property
+    def _first_seen(self) -> Ints:
+        """Token at which each distinct item comes first, rising."""
+        return np.sort(np.unique(self.items, return_index=True)[1])
+
 
 def round_keys(keys: Floats, dtype: str) -> Floats:
     """`keys` as a memory of `dtype` would store them, held in float64. Raises KeyError for an unknown dtype."""

@@ -10,7 +10,7 @@ import math
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ import numpy as np
 from models.config import MechanismConfig
 from models.mechanism import MECHANISMS, Mechanism
 from models.similarity import QueryBlock, Similarities
-from models.stream import KEY_BYTES, Phase, Stream
+from models.stream import KEY_BYTES, Floats, Phase, Stream
 from tasks.seeds import generator
 from tasks.workload import Workload
 
@@ -52,17 +52,25 @@ slots, bytes     held after the last token; *_peak: the most held at once; slots
 tokens, items    length of the stream, distinct items in it
 """
 
+PHASE_SERIES = ("recall", "slots", "items", "tokens")
+"""What is also kept phase by phase, as `phase_recall` and so on, where streams have several: recall of the phase's
+queries, slots held at its end, and the distinct items and the tokens read until then; means over episodes."""
+
 UNUSED = np.random.default_rng(0)
 """Handed to mechanisms that draw nothing: making a generator costs as much as a small stream."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one trial: its metrics, or one reason why there are none, with a message for people."""
+    """What became of one trial: its metrics, or one reason why there are none, with a message for people.
+
+    series: numbers that come in a row, such as recall phase by phase or a loss while it was trained; by name
+    """
 
     metrics: dict[str, float] | None
     reason: str | None = None
     message: str = ""
+    series: dict[str, list[float]] = field(default_factory=dict)
 
 
 def evaluate(
@@ -85,7 +93,10 @@ def evaluate(
         _run_episode(stream, [group for group in groups if group.error is None], seed, episode, dtype)
     for group in groups:
         if group.error is None:
-            results = [_checked(metrics) for metrics in group.metrics(episodes)]
+            results = [
+                _checked(metrics, group.series(index, episodes))
+                for index, metrics in enumerate(group.metrics(episodes))
+            ]
         elif len(group.members) > 1:
             alone = [evaluate(workload, [mechanisms[i]], seed, episodes, dtype, timeout) for i in group.members]
             results = [outcome for [outcome] in alone]
@@ -140,6 +151,7 @@ class _Group:
         self.key_bytes = key_bytes
         self.error: Exception | SystemExit | None = None
         self.sums = {name: np.zeros(len(memory)) for name in SUMMED_METRICS}
+        self.phase_sums: dict[tuple[str, int], Floats] = {}
         self.build_seconds = self.read_seconds = 0.0
         self.tokens = self.queries = 0
 
@@ -187,6 +199,15 @@ class _Group:
         self.sums["recall_credited"] += share * (asked + stream.chance * abstained[:, phase.asked].mean(axis=1))
         self.sums["abstained"] += share * abstained.mean(axis=1)
         self.sums["slots_phase_end"] += share * self.memory.counts()
+        if len(stream.phases) > 1:
+            self._note_phase(stream, phase, asked)
+
+    def _note_phase(self, stream: Stream, phase: Phase, recall: Floats) -> None:
+        number = [other.end for other in stream.phases].index(phase.end)
+        values = (recall, self.memory.counts(), stream.distinct_until(phase.end), phase.end)
+        for name, value in zip(PHASE_SERIES, values, strict=True):
+            total = self.phase_sums.setdefault((name, number), np.zeros(len(self.memory)))
+            total += value
 
     def finish(self, stream: Stream) -> None:
         slots, usage = self.memory.counts(), self.memory.usage()
@@ -200,6 +221,8 @@ class _Group:
         self.sums["chance"] += stream.chance
         self.sums["tokens"] += stream.phases[-1].end
         self.sums["items"] += stream.distinct
+        for name, values in self.memory.extras().items():
+            self.sums[name] = self.sums.get(name, 0.0) + values
 
     def metrics(self, episodes: int) -> list[dict[str, float]]:
         """Means over `episodes`, one mapping a config."""
@@ -212,12 +235,19 @@ class _Group:
             for index in range(len(self.memory))
         ]
 
+    def series(self, index: int, episodes: int) -> dict[str, list[float]]:
+        """What the config at `index` has phase by phase."""
+        rows: dict[str, list[float]] = {}
+        for (name, _), total in self.phase_sums.items():
+            rows.setdefault(f"phase_{name}", []).append(float(total[index] / episodes))
+        return rows
 
-def _checked(metrics: dict[str, float]) -> Outcome:
+
+def _checked(metrics: dict[str, float], series: dict[str, list[float]]) -> Outcome:
     broken = sorted(name for name, value in metrics.items() if not math.isfinite(value))
     if broken:
         return Outcome(None, "not_a_number", f"not finite: {', '.join(broken)}")
-    return Outcome(metrics)
+    return Outcome(metrics, series=series)
 
 
 def failure(error: Exception | SystemExit) -> Outcome:
