@@ -8,13 +8,13 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from models.allocation import FIRST, MAJORITY, UNCAPPED, Records, Rule, allocate
-from models.config import MechanismConfig, round_number
+from models.config import SlotConfig, round_number
 from models.mechanism import SlotMemory
 from models.similarity import Similarities
 from models.stream import Stream
 
 
-class NoveltyConfig(MechanismConfig):
+class NoveltyConfig(SlotConfig):
     """Options of memories that open a slot by novelty."""
 
     derived_fields: ClassVar[frozenset[str]] = frozenset({"similarity"})

@@ -63,7 +63,11 @@ ReadTemperature = Temperature | Literal["argmax"]
 
 
 class MechanismConfig(Config):
-    """Options every mechanism has: its name and how its slots are read."""
+    """Options every mechanism has: its name."""
+
+
+class SlotConfig(MechanismConfig):
+    """Options every memory of slots has: how they are read."""
 
     temperature: ReadTemperature = Field(
         0.05, description="softmax temperature of the read, in units of cosine; `argmax` reads the single best slot"

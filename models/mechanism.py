@@ -9,13 +9,14 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from models.config import MechanismConfig
+from models.config import MechanismConfig, SlotConfig
 from models.kernel import kernel
 from models.registry import Registry
 from models.similarity import QueryBlock, Similarities
 from models.stream import Floats, Ints, Phase, Stream
 
 C = TypeVar("C", bound=MechanismConfig)
+S = TypeVar("S", bound=SlotConfig)
 
 VALUE_BYTES = 4
 """A slot's value is a class id held in 32 bits."""
@@ -170,7 +171,7 @@ class Mechanism(ABC, Generic[C]):
         """The same rule in float64 as one plain loop over one stream, for reading and for tests."""
 
 
-class SlotMemory(Mechanism[C]):
+class SlotMemory(Mechanism[S]):
     """A memory of (key, value) slots read by softmax attention over the slots (arXiv 2607.09889, Eq. 3).
 
     Subclasses keep `slots` up to date in `write` and `settle`; everything else is here.
@@ -189,7 +190,7 @@ class SlotMemory(Mechanism[C]):
         self.slots = Slots(tokens, values, counts, held, peak)
         self._usage = Usage(held, peak)
 
-    def capacity(self, config: C, length: int) -> int:
+    def capacity(self, config: S, length: int) -> int:
         """Most slots `config` can ever hold at once on a stream of `length` tokens, a newcomer included."""
         return length
 

@@ -8,13 +8,13 @@ from typing import ClassVar, TypeVar
 import numpy as np
 from pydantic import Field
 
-from models.config import MOST, MechanismConfig
+from models.config import MOST, SlotConfig
 from models.kernel import kernel
 from models.mechanism import TIE, Contents, SlotMemory
 from models.similarity import Similarities
 from models.stream import Floats, Ints, Stream
 
-C = TypeVar("C", bound=MechanismConfig)
+C = TypeVar("C", bound=SlotConfig)
 
 
 class TokenMemory(SlotMemory[C]):
@@ -41,7 +41,7 @@ class TokenMemory(SlotMemory[C]):
         return super().contents()
 
 
-class BudgetConfig(MechanismConfig):
+class BudgetConfig(SlotConfig):
     """Options of memories that keep at most `budget` slots."""
 
     budget: int = Field(ge=0, le=MOST, description="most slots kept; 0 is no memory at all")

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from models.config import MechanismConfig
+from models.config import SlotConfig
 from models.mechanism import Trace, mechanism
 from models.reference import keep_all
 from models.similarity import Similarities
@@ -14,7 +14,7 @@ from models.stream import Stream
 from models.token_memory import TokenMemory
 
 
-class FullAttentionConfig(MechanismConfig):
+class FullAttentionConfig(SlotConfig):
     """Full attention over all N tokens, the upper reference in recall and in size (arXiv 1706.03762, Eq. 1)."""
 
     name: Literal["full_attention"] = "full_attention"

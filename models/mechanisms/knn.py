@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from models.config import MOST, MechanismConfig
+from models.config import MOST, SlotConfig
 from models.kernel import kernel
 from models.mechanism import TIE, Trace, mechanism, scored, winner
 from models.reference import keep_all
@@ -16,7 +16,7 @@ from models.stream import Floats, Ints, Phase, Stream
 from models.token_memory import TokenMemory
 
 
-class KNNConfig(MechanismConfig):
+class KNNConfig(SlotConfig):
     """Nearest neighbours: softmax over the k stored keys nearest to the query (kNN-LM, arXiv 1911.00172, Eq. 2)."""
 
     name: Literal["knn"] = "knn"

@@ -34,13 +34,13 @@ import os
 import time
 from typing import Literal
 
-from models.config import MechanismConfig
+from models.config import SlotConfig
 from models.mechanism import MECHANISMS, mechanism
 
 FullAttention = MECHANISMS.implementation("full_attention")
 
 
-class DrowsyConfig(MechanismConfig):
+class DrowsyConfig(SlotConfig):
     """Full attention that sleeps a while; how long changes no result, so it is no field."""
 
     name: Literal["drowsy"] = "drowsy"

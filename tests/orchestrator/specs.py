@@ -23,13 +23,13 @@ from typing import Literal
 
 import numpy as np
 
-from models.config import MechanismConfig
+from models.config import SlotConfig
 from models.mechanism import MECHANISMS, mechanism
 
 FullAttention = MECHANISMS.implementation("full_attention")
 
 
-class FaultyConfig(MechanismConfig):
+class FaultyConfig(SlotConfig):
     """Fails as told: raise, nan, memory, or not at all."""
 
     name: Literal["faulty"] = "faulty"

@@ -23,13 +23,13 @@ import signal
 from pathlib import Path
 from typing import Literal
 
-from models.config import MechanismConfig
+from models.config import SlotConfig
 from models.mechanism import MECHANISMS, mechanism
 
 FullAttention = MECHANISMS.implementation("full_attention")
 
 
-class DeadlyConfig(MechanismConfig):
+class DeadlyConfig(SlotConfig):
     """Kills its worker unless the marker is there."""
 
     name: Literal["deadly"] = "deadly"
@@ -187,13 +187,13 @@ from typing import Literal
 
 import numpy as np
 
-from models.config import MechanismConfig
+from models.config import SlotConfig
 from models.mechanism import MECHANISMS, mechanism
 
 FullAttention = MECHANISMS.implementation("full_attention")
 
 
-class FaultyConfig(MechanismConfig):
+class FaultyConfig(SlotConfig):
     """Fails as told, but not on the few tokens of a warm-up."""
 
     name: Literal["faulty"] = "faulty"

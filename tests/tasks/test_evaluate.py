@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from models.config import MechanismConfig
+from models.config import MechanismConfig, SlotConfig
 from models.mechanism import MECHANISMS
 from models.mechanisms.full_attention import FullAttention
 from models.stream import Phase, Stream, unit
@@ -134,7 +134,7 @@ class _Shifted(Workload[Any]):
         return 0
 
 
-class FragileConfig(MechanismConfig):
+class FragileConfig(SlotConfig):
     """Full attention that fails as told."""
 
     name: Literal["fragile"] = "fragile"

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 import pytest
 from pydantic import Field, model_validator
 
-from models.config import Config, MechanismConfig, round_number
+from models.config import Config, SlotConfig, round_number
 from models.mechanism import MECHANISMS
 from tasks.workload import WORKLOADS, WorkloadConfig
 
@@ -27,11 +27,11 @@ class FileConfig(WorkloadConfig):
     columns: tuple[int, ...] = Field((0, 1), description="columns to read")
 
 
-class FullConfig(MechanismConfig):
+class FullConfig(SlotConfig):
     name: Literal["full_attention"] = "full_attention"
 
 
-class CacheConfig(MechanismConfig):
+class CacheConfig(SlotConfig):
     derived_fields: ClassVar[frozenset[str]] = frozenset({"similarity"})
 
     name: Literal["dp_cache"] = "dp_cache"
@@ -51,7 +51,7 @@ class CacheConfig(MechanismConfig):
         return data
 
 
-class HitterConfig(MechanismConfig):
+class HitterConfig(SlotConfig):
     name: Literal["h2o"] = "h2o"
     budget: int = Field(ge=0, description="most slots kept")
     window: int = Field(0, ge=0, description="newest slots that are never evicted")
