@@ -44,6 +44,7 @@ class Stream:
     values   [L]     class stored with each key, in 0..classes-1
     items    [L]     identity of the distinct thing behind each token; mechanisms never see it, bounds and tests do
     chance           probability that a guess without memory is right
+    lines    [L]     words of each token's log line; None where the stream is not a log
     """
 
     keys: Floats
@@ -52,6 +53,7 @@ class Stream:
     phases: tuple[Phase, ...]
     classes: int
     chance: float
+    lines: tuple[tuple[str, ...], ...] | None = None
 
     def __post_init__(self) -> None:
         length = len(self.keys)
@@ -65,6 +67,8 @@ class Stream:
             raise StreamError(f"the key of token {first} is not finite")
         if length and not (self.values.min() >= 0 and self.values.max() < self.classes):
             raise StreamError(f"values must be classes in 0..{self.classes - 1}")
+        if self.lines is not None and len(self.lines) != length:
+            raise StreamError(f"a log needs a line for each of its {length} tokens; got {len(self.lines)}")
         ends = [phase.end for phase in self.phases]
         if not ends or ends != sorted(set(ends)) or ends[0] < 1 or ends[-1] > length:
             raise StreamError(f"phase ends must rise within 1..{length}; got {ends}")
