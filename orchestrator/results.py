@@ -44,6 +44,7 @@ def result_rows(store: Store, sweep: SweepRow, trials: Sequence[int] | None = No
             **{name: values[name] for name in LEADING},
             **configs[text],
             **_prefixed("metrics", row["metrics"] or {}),
+            **_prefixed("series", row["series"] or {}),
             **hardware.get(row["hardware"], {}),
             **{name: values[name] for name in TRAILING},
         }
@@ -68,12 +69,12 @@ def columns_of(rows: Iterable[dict[str, Any]]) -> list[str]:
     seen: dict[str, None] = {}
     for row in rows:
         seen.update(dict.fromkeys(row))
-    order = {"workload": 1, "mechanism": 2, "metrics": 3, "hw": 4}
+    order = {"workload": 1, "mechanism": 2, "metrics": 3, "series": 4, "hw": 5}
 
     def rank(column: str) -> int:
         if column in LEADING:
             return 0
-        return order.get(column.split(".", maxsplit=1)[0], 5)
+        return order.get(column.split(".", maxsplit=1)[0], 6)
 
     return sorted(seen, key=rank)
 

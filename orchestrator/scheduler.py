@@ -379,6 +379,7 @@ def _results(report: BatchReport) -> list[TrialResult]:
             wall_seconds=trial.wall_seconds,
             cpu_seconds=trial.cpu_seconds,
             peak_memory_bytes=report.peak_memory_bytes,
+            series=trial.outcome.series,
         )
         for trial in report.trials
     ]

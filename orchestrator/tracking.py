@@ -107,11 +107,11 @@ def _artifacts(sweep: SweepRow) -> dict[str, Path]:
 
 def trial_run(sweep: SweepRow, row: dict[str, Any]) -> TrialRun:
     """One trial's run from its result row."""
-    sections: dict[str, dict[str, Any]] = {"workload": {}, "mechanism": {}, "metrics": {}, "hw": {}}
+    sections: dict[str, dict[str, Any]] = {"workload": {}, "mechanism": {}, "metrics": {}, "series": {}, "hw": {}}
     for column, value in row.items():
         prefix, _, name = column.partition(".")
         if name and prefix in sections:
-            sections[prefix][column if prefix != "metrics" else name] = value
+            sections[prefix][name if prefix in ("metrics", "series") else column] = value
     started = row["started"] or sweep.started or sweep.created
     finished = row["finished"] or sweep.finished or started
     status = TRIAL_STATUS.get(row["state"], "RUNNING")
@@ -131,6 +131,7 @@ def trial_run(sweep: SweepRow, row: dict[str, Any]) -> TrialRun:
             **{name: row[name] for name in ("seed", "episodes", "dtype", "device")},
         },
         metrics={**sections["metrics"], **{name: row[name] for name in COSTS}},
+        series=sections["series"],
         tags={
             "slotsweep.sweep": sweep.id,
             "slotsweep.trial": row["trial"],

@@ -207,7 +207,7 @@ class _Group:
         values = (recall, self.memory.counts(), stream.distinct_until(phase.end), phase.end)
         for name, value in zip(PHASE_SERIES, values, strict=True):
             total = self.phase_sums.setdefault((name, number), np.zeros(len(self.memory)))
-            total += value
+            total += np.asarray(value, dtype=np.float64)
 
     def finish(self, stream: Stream) -> None:
         slots, usage = self.memory.counts(), self.memory.usage()

@@ -113,6 +113,17 @@ class StoreContract:
             [row] = store.trial_rows(sweep)
             assert row["metrics"] == {"recall": recall}
 
+    def test_series_come_back_as_they_were_given(self, store: Store) -> None:
+        """And are absent where a trial has none."""
+        with_worker(store)
+        submitted = store.submit(new_sweep(), asked(1, 2))
+        lease = store.claim(submitted.sweep, trials_of(store, submitted.sweep), WORKER, 60)
+        assert lease is not None
+        bare, rich = lease.trials
+        given = {"loss": [2.0, 0.5], "phase_slots": [36.0, 216.0]}
+        store.accept(lease.attempt, WORKER, [result(bare), replace(result(rich), series=given)])
+        assert [row["series"] for row in store.trial_rows(submitted.sweep)] == [None, given]
+
     def test_a_finished_generation_is_reused_though_a_newer_one_waits(self, store: Store) -> None:
         """Asking for a new computation takes nothing from those who are content with the old one."""
         with_worker(store)

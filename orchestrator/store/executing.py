@@ -230,6 +230,7 @@ def _store_results(connection: Connection, attempt: int, worker: str, done: list
                 "wall_seconds": result.wall_seconds,
                 "cpu_seconds": result.cpu_seconds,
                 "peak_memory_bytes": result.peak_memory_bytes,
+                "series": result.series or None,
             }
             for result in done
         ],

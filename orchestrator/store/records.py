@@ -32,7 +32,7 @@ class NewSweep:
 
 @dataclass(frozen=True)
 class CellRow:
-    """A trial without its seed, as stored. `digest` is its identity."""
+    """A trial without its seed, as stored. `digest` is its identity; `machine` is named where times are measured."""
 
     digest: str
     kind: str
@@ -42,6 +42,7 @@ class CellRow:
     dtype: str
     device: str
     fingerprint: str
+    machine: str | None = None
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class Lease:
 
 @dataclass(frozen=True)
 class TrialResult:
-    """What a worker reports of one trial: metrics, or one reason and a message."""
+    """What a worker reports of one trial: metrics (and series of numbers), or one reason and a message."""
 
     trial: int
     metrics: dict[str, float] | None
@@ -88,6 +89,7 @@ class TrialResult:
     wall_seconds: float
     cpu_seconds: float | None
     peak_memory_bytes: int | None
+    series: dict[str, list[float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,7 @@ class Reporting(StorePart):
                 schema.cells.c.device,
                 schema.cells.c.fingerprint,
                 schema.results.c.metrics,
+                schema.results.c.series,
                 schema.results.c.worker,
                 schema.results.c.started,
                 schema.results.c.finished,

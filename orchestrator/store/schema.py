@@ -96,6 +96,7 @@ cells = Table(
     Column("dtype", String(16), nullable=False),
     Column("device", String(16), nullable=False),
     Column("fingerprint", String(64), nullable=False),
+    Column("machine", String(64)),
 )
 
 fingerprints = Table(
@@ -209,6 +210,7 @@ results = Table(
     Column("wall_seconds", Float, nullable=False),
     Column("cpu_seconds", Float),
     Column("peak_memory_bytes", BigInteger),
+    Column("series", JSON(none_as_null=True)),
 )
 
 tracker_leases = Table(

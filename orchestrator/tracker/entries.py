@@ -12,7 +12,7 @@ import math
 import posixpath
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.tracker.records import ParentRun, RunStatus, TrialRun
@@ -48,6 +48,17 @@ class Entry:
     params: dict[str, str]
     tags: dict[str, str]
     metrics: dict[str, float]
+    series: dict[str, dict[int, float]]
+
+    @property
+    def latest(self) -> dict[str, float]:
+        """The value that MLflow shows of each metric: of a series its last."""
+        return {**self.metrics, **{key: values[max(values)] for key, values in self.series.items()}}
+
+    def points(self, keys: Iterable[str]) -> list[tuple[str, float, int]]:
+        """Every (key, value, step) of the metrics named `keys`."""
+        single = {key: {0: value} for key, value in self.metrics.items()} | self.series
+        return [(key, value, step) for key in keys for step, value in single[key].items()]
 
     @property
     def metrics_ms(self) -> int:
@@ -82,6 +93,7 @@ def _entry(run: ParentRun | TrialRun, own: Mapping[str, object]) -> Entry:
         params={clean_key(key): shorten(str(value), PARAM_LENGTH) for key, value in run.params.items()},
         tags=tags,
         metrics=clean_metrics(run.metrics),
+        series={} if isinstance(run, ParentRun) else clean_series(run.series),
     )
 
 
@@ -98,6 +110,16 @@ def clean_metrics(metrics: Mapping[str, float | None]) -> dict[str, float]:
         for key, value in metrics.items()
         if value is not None and not math.isnan(value)
     }
+
+
+def clean_series(series: Mapping[str, Sequence[float | None]]) -> dict[str, dict[int, float]]:
+    """Values by step of each series that has any number; a missing or NaN value leaves its step out."""
+    cleaned = {}
+    for key, values in series.items():
+        steps = clean_metrics({str(step): value for step, value in enumerate(values)})
+        if steps:
+            cleaned[clean_key(key)] = {int(step): value for step, value in steps.items()}
+    return cleaned
 
 
 def shorten(text: str, limit: int) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -41,6 +41,9 @@ SEARCHED_TOGETHER = 250
 """Trials whose runs are looked for at once, in two searches."""
 
 REMEMBERED_PARENTS = 64
+
+MOST_METRICS = 1000
+"""Values that MLflow takes in one call."""
 
 
 class MlflowClientTracker(Tracker):
@@ -216,7 +219,7 @@ class MlflowClientTracker(Tracker):
             created = self._client.create_run(
                 self._experiment_id(experiment), entry.start_ms, tags=entry.tags, run_name=entry.name
             )
-            self._log(created.info.run_id, entry, entry.params, {}, entry.metrics)
+            self._log(created.info.run_id, entry, entry.params, {}, entry.latest)
             self._set_status(created.info.run_id, entry)
             return str(created.info.run_id)
         identity, data = str(found.info.run_id), found.data
@@ -224,7 +227,7 @@ class MlflowClientTracker(Tracker):
             return identity
         new_params = {key: value for key, value in entry.params.items() if key not in data.params}
         tags = {key: value for key, value in _changed(entry.tags, data.tags).items() if key != NAME_TAG}
-        self._log(identity, entry, new_params, tags, _changed(entry.metrics, data.metrics))
+        self._log(identity, entry, new_params, tags, _changed(entry.latest, data.metrics))
         for key in data.tags:
             if key.startswith(OWN_TAGS) and key not in entry.tags:
                 self._client.delete_tag(identity, key)
@@ -238,13 +241,17 @@ class MlflowClientTracker(Tracker):
         entry: Entry,
         params: Mapping[str, str],
         tags: Mapping[str, str],
-        metrics: Mapping[str, float],
+        metrics: Iterable[str],
     ) -> None:
+        """Log these params and tags, and every step of the metrics named `metrics`."""
         from mlflow.entities import Metric, Param, RunTag
 
+        values = [Metric(key, value, entry.metrics_ms, step) for key, value, step in entry.points(metrics)]
+        for start in range(MOST_METRICS, len(values), MOST_METRICS):
+            self._client.log_batch(identity, metrics=values[start : start + MOST_METRICS])
         self._client.log_batch(
             identity,
-            metrics=[Metric(key, value, entry.metrics_ms, 0) for key, value in metrics.items()],
+            metrics=values[:MOST_METRICS],
             params=[Param(key, value) for key, value in params.items()],
             tags=[RunTag(key, value) for key, value in tags.items()],
         )

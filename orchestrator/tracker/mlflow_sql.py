@@ -100,7 +100,7 @@ METRICS = BulkTable("metrics", METRIC_COLUMNS, "DO NOTHING")
 LATEST_METRICS = BulkTable(
     "latest_metrics",
     METRIC_COLUMNS,
-    "(key, run_uuid) DO UPDATE SET value = excluded.value, timestamp = excluded.timestamp",
+    "(key, run_uuid) DO UPDATE SET value = excluded.value, timestamp = excluded.timestamp, step = excluded.step",
 )
 
 
@@ -250,12 +250,22 @@ def _rows(experiment: Experiment, entries: Sequence[Entry]) -> list[tuple[BulkTa
         for entry in entries
         for key, value in entry.metrics.items()
     ]
+    steps: list[Row] = [
+        (key, value, entry.metrics_ms, step, False, entry.run_id)
+        for entry in entries
+        for key, value, step in entry.points(entry.series)
+    ]
+    last: list[Row] = [
+        (key, values[max(values)], entry.metrics_ms, max(values), False, entry.run_id)
+        for entry in entries
+        for key, values in entry.series.items()
+    ]
     return [
         (RUNS, [_run_row(entry, experiment) for entry in entries]),
         (PARAMS, [(key, value, entry.run_id) for entry in entries for key, value in entry.params.items()]),
         (TAGS, [(key, value, entry.run_id) for entry in entries for key, value in entry.tags.items()]),
-        (METRICS, metrics),
-        (LATEST_METRICS, metrics),
+        (METRICS, metrics + steps),
+        (LATEST_METRICS, metrics + last),
     ]
 
 

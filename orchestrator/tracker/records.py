@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -38,7 +38,10 @@ class ParentRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRun:
-    """A trial of a sweep. Times are milliseconds since the epoch, UTC; metrics that are None or NaN are left out."""
+    """A trial of a sweep. Times are milliseconds since the epoch, UTC; metrics that are None or NaN are left out.
+
+    series  numbers that come in a row: MLflow's metrics with a value at steps 0, 1, ...
+    """
 
     run_id: str
     parent_run_id: str
@@ -52,6 +55,7 @@ class TrialRun:
     params: Mapping[str, object] = field(default_factory=dict)
     tags: Mapping[str, object] = field(default_factory=dict)
     metrics: Mapping[str, float | None] = field(default_factory=dict)
+    series: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
 
 
 def parent_run_id_for(sweep: str) -> str:

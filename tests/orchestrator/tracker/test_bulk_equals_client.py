@@ -42,8 +42,10 @@ def write(tracker: Tracker, parent, trial, page) -> None:
             trial(2, status="KILLED", params={"text": "x" * 7000, "list": [1, 2], "none": None}),
             trial(3, metrics={"recall": 1.0, "nan": float("nan"), "inf": float("inf"), "tiny": 1e-300}),
             trial(4, status="RUNNING", end_ms=None, metrics={"recall": 0.5}),
+            trial(5, series={"loss": [2.0, float("nan"), 0.5], "phase_slots": [float(i) for i in range(1500)]}),
         ]
     )
+    tracker.write_trials([trial(5, series={"loss": [2.0, float("nan"), 0.5, 0.25]})])
     tracker.write_trials([trial(1, start_ms=trial(1).start_ms + 500, end_ms=trial(1).end_ms + 500), trial(0)])
     tracker.write_parent(parent(artifacts={"report.html": page, "figures/frontier.png": page}))
 
@@ -102,7 +104,7 @@ def test_every_field_is_the_same(stores, parent, trial, tmp_path) -> None:
     for _, tracker in stores.values():
         write(tracker, parent, trial, page)
     expected, expected_table = seen(stores["client"][0]), table(stores["client"][0])
-    assert len(expected) == 6
+    assert len(expected) == 7
     assert {run["info"][1] for run in expected} == {"FINISHED", "KILLED", "RUNNING"}
     for name, (uri, _) in stores.items():
         assert seen(uri) == expected, name
