@@ -1,98 +1,55 @@
 """Public data sets by name: found on this machine or fetched once from their canonical address, and always checked.
 
 Files are looked for in the folder that SLOTSWEEP_DATA names, then in the cache (`data/` under SLOTSWEEP_HOME, by
-default ./.slotsweep), and only then fetched into the cache. No file is used before its SHA-256 has been verified.
+default ./.slotsweep), and only then fetched into the cache. `NAME.gz` there serves as well as `NAME`. No file is used
+before the SHA-256 of its content has been verified. Where nobody publishes one, that of the first use is written down
+in the cache (SHA256SUMS beside the files) and holds ever after.
 """
 
 from __future__ import annotations
 
+import gzip
+import hashlib
+import logging
 import os
 import shutil
 import tempfile
 import zipfile
-from dataclasses import dataclass
+import zlib
+from io import BufferedReader
 from pathlib import Path
 
-from tasks.download import DownloadError, download, file_sha256
+from tasks.catalogue import Archive, Corpus, Files
+from tasks.download import DownloadError, copy_within, download, file_sha256
 
 LOCK_SECONDS = 1800.0
+SUMS = "SHA256SUMS"
+
+log = logging.getLogger(__name__)
 
 
 class CorpusError(RuntimeError):
     """A data set cannot be had, or is not what it should be; the message says the cure."""
 
 
-@dataclass(frozen=True)
-class Corpus:
-    """A data set as its publisher serves it: one zip archive, of which some members are used.
-
-    sha256       of the archive at `url`
-    limit_bytes  size beyond which the archive is refused
-    folder       where the files lie, below a data folder
-    prefix       the same, inside the archive
-    files        file name -> SHA-256
-    terms        what a user must know before using it
-    """
-
-    name: str
-    url: str
-    sha256: str
-    limit_bytes: int
-    folder: str
-    prefix: str
-    files: dict[str, str]
-    terms: str
-
-
-_MOVIELENS_TERMS = (
-    "research use, no commercial use without permission, cite Harper & Konstan 2015 (doi:10.1145/2827872)"
-)
-
-CORPORA = {
-    corpus.name: corpus
-    for corpus in (
-        Corpus(
-            name="ml-latest-small",
-            url="https://files.grouplens.org/datasets/movielens/ml-latest-small.zip",
-            sha256="696d65a3dfceac7c45750ad32df2c259311949efec81f0f144fdfb91ebc9e436",
-            limit_bytes=16 << 20,
-            folder="movielens/ml-latest-small",
-            prefix="ml-latest-small/",
-            files={
-                "ratings.csv": "aa289ca83157595d0df6aea1be6a4ded676ddc4385472e8313a8ed9805352646",
-                "movies.csv": "5a5f32dd9bb3797b8e728a1b98958789d2b13f294a69fdfbc5727f8a9611aa07",
-            },
-            terms=_MOVIELENS_TERMS,
-        ),
-        Corpus(
-            name="ml-100k",
-            url="https://files.grouplens.org/datasets/movielens/ml-100k.zip",
-            sha256="50d2a982c66986937beb9ffb3aa76efe955bf3d5c6b761f4e3a7cd717c6a3229",
-            limit_bytes=64 << 20,
-            folder="movielens/ml-100k",
-            prefix="ml-100k/",
-            files={
-                "u.data": "06416e597f82b7342361e41163890c81036900f418ad91315590814211dca490",
-                "u.item": "553841ebc7de3a0fd0d6b62a204ea30c1e651aacfb2814c7a6584ac52f2c5701",
-            },
-            terms=f"{_MOVIELENS_TERMS}, no redistribution",
-        ),
-    )
-}
-
-
 def corpus_files(corpus: Corpus) -> dict[str, Path]:
-    """Verified paths of the files of `corpus`, by name. Raises CorpusError where they cannot be had."""
+    """Verified paths of the files of `corpus`, by name; `open_content` reads them. Raises CorpusError."""
     given = os.environ.get("SLOTSWEEP_DATA")
     if given:
-        folder = Path(given) / corpus.folder
-        if all((folder / name).is_file() for name in corpus.files):
-            _check_given(corpus, folder)
-            return _paths(corpus, folder)
-    folder = data_cache() / corpus.folder
-    if not _intact(corpus, folder):
-        _fetch(corpus, folder)
-    return _paths(corpus, folder)
+        paths = _find(corpus, Path(given) / corpus.folder)
+        if paths is not None:
+            _check_given(corpus, paths)
+            return paths
+    if not _intact(corpus):
+        _fetch(corpus)
+    paths = _find(corpus, _cache(corpus))
+    assert paths is not None
+    return paths
+
+
+def open_content(path: Path) -> gzip.GzipFile | BufferedReader:
+    """The content of a file of a corpus, unpacked if the file is kept as `.gz`."""
+    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")
 
 
 def data_cache() -> Path:
@@ -100,59 +57,157 @@ def data_cache() -> Path:
     return Path(os.environ.get("SLOTSWEEP_HOME") or ".slotsweep").absolute() / "data"
 
 
-def _paths(corpus: Corpus, folder: Path) -> dict[str, Path]:
-    return {name: folder / name for name in corpus.files}
+def _cache(corpus: Corpus) -> Path:
+    return data_cache() / corpus.folder
 
 
-def _intact(corpus: Corpus, folder: Path) -> bool:
-    return all(
-        (folder / name).is_file() and file_sha256(folder / name) == sha256 for name, sha256 in corpus.files.items()
+def _find(corpus: Corpus, folder: Path) -> dict[str, Path] | None:
+    """The path of every file of `corpus` in `folder`, or None if one is missing."""
+    paths = {}
+    for name in corpus.files:
+        candidates = [path for path in (folder / name, folder / f"{name}.gz") if path.is_file()]
+        if not candidates:
+            return None
+        paths[name] = candidates[0]
+    return paths
+
+
+def _content_sha256(path: Path) -> str:
+    if path.suffix != ".gz":
+        return file_sha256(path)
+    digest = hashlib.sha256()
+    try:
+        with open_content(path) as content:
+            while chunk := content.read(1 << 20):
+                digest.update(chunk)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise CorpusError(f"{path} cannot be unpacked: {error}") from error
+    return digest.hexdigest()
+
+
+def _expected(corpus: Corpus, name: str) -> str | None:
+    """The checksum that `name` must have: the published one, else the one of its first use, else None."""
+    return corpus.files[name] or _first_uses(corpus).get(name)
+
+
+def _first_uses(corpus: Corpus) -> dict[str, str]:
+    sums = _cache(corpus) / SUMS
+    if not sums.is_file():
+        return {}
+    lines = (line.split(maxsplit=1) for line in sums.read_text(encoding="utf-8").splitlines())
+    return {name: sha256 for sha256, name in lines}
+
+
+def _note_first_use(corpus: Corpus, name: str, sha256: str) -> None:
+    """Write down the checksum of a file for which none is published. Harmless if another process does the same."""
+    sums = _cache(corpus) / SUMS
+    try:
+        sums.parent.mkdir(parents=True, exist_ok=True)
+        with sums.open("a", encoding="utf-8") as file:
+            file.write(f"{sha256}  {name}\n")
+    except OSError as error:
+        raise CorpusError(f"cannot note the checksum of {name} in {sums}: {error}; set SLOTSWEEP_HOME") from error
+    log.warning(
+        "no checksum of %s is published: the content used now, SHA-256 %s, is expected from now on (kept in %s)",
+        name,
+        sha256,
+        sums,
     )
 
 
-def _check_given(corpus: Corpus, folder: Path) -> None:
+def _intact(corpus: Corpus) -> bool:
+    """Whether the cache holds every file as it must be."""
+    paths = _find(corpus, _cache(corpus))
+    if paths is None:
+        return False
+    for name, path in paths.items():
+        found, expected = _content_sha256(path), _expected(corpus, name)
+        if expected is None:
+            _note_first_use(corpus, name, found)
+        elif found != expected:
+            return False
+    return True
+
+
+def _check_given(corpus: Corpus, paths: dict[str, Path]) -> None:
     """A file the user put there is never replaced behind their back, and never used if it is another one."""
-    for name, sha256 in corpus.files.items():
-        found = file_sha256(folder / name)
-        if found != sha256:
+    for name, path in paths.items():
+        found, expected = _content_sha256(path), _expected(corpus, name)
+        if expected is None:
+            _note_first_use(corpus, name, found)
+        elif found != expected:
             raise CorpusError(
-                f"{folder / name} is not the file of {corpus.name}: its SHA-256 is {found}, expected {sha256}. "
-                f"Take it from {corpus.url}, or move it away to have it fetched"
+                f"{path} is not the file of {corpus.name}: its SHA-256 is {found}, expected {expected}"
+                f"{_whence(corpus, name)}. Take it from {corpus.source.url}, or move it away to have it fetched"
             )
 
 
-def _fetch(corpus: Corpus, folder: Path) -> None:
-    """Put the files of `corpus` into `folder`. Of several processes one fetches, and the others wait for it."""
+def _whence(corpus: Corpus, name: str) -> str:
+    """Where an expected checksum comes from, if not from this program."""
+    if corpus.files[name] is not None:
+        return ""
+    return f" as when first used (if the new one is meant, remove its line from {_cache(corpus) / SUMS})"
+
+
+def _fetch(corpus: Corpus) -> None:
+    """Put the files of `corpus` into the cache. Of several processes one fetches, and the others wait for it."""
     from filelock import FileLock, Timeout
 
+    folder = _cache(corpus)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder.with_name(f".{folder.name}.lock"), timeout=LOCK_SECONDS):
-            if not _intact(corpus, folder):
-                _fetch_alone(corpus, folder)
+            if not _intact(corpus):
+                with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as scratch:
+                    _fetch_into(corpus, folder, Path(scratch))
     except Timeout as error:
         raise CorpusError(_cure(corpus, f"another process has been fetching it for {LOCK_SECONDS:.0f} s")) from error
-    except (DownloadError, zipfile.BadZipFile, OSError) as error:
+    except (DownloadError, zipfile.BadZipFile, KeyError, EOFError, zlib.error, OSError) as error:
         raise CorpusError(_cure(corpus, str(error))) from error
 
 
-def _fetch_alone(corpus: Corpus, folder: Path) -> None:
-    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as scratch:
-        archive = Path(scratch) / "archive.zip"
-        download(corpus.url, archive, corpus.sha256, corpus.limit_bytes)
-        with zipfile.ZipFile(archive) as members:
-            for name, sha256 in corpus.files.items():
-                part = Path(scratch) / name
-                with members.open(corpus.prefix + name) as source, part.open("wb") as target:
-                    shutil.copyfileobj(source, target)
-                if file_sha256(part) != sha256:
-                    raise DownloadError(f"{name} in the archive has another SHA-256 than {sha256}")
-                part.replace(folder / name)
+def _fetch_into(corpus: Corpus, folder: Path, scratch: Path) -> None:
+    parts = {name: scratch / name for name in corpus.files}
+    if isinstance(corpus.source, Archive):
+        _fetch_archive(corpus.source, corpus.limit_bytes, parts, scratch / "archive.zip")
+    else:
+        _fetch_files(corpus.source, corpus.limit_bytes, parts, scratch / "packed")
+    for name, part in parts.items():
+        found, expected = file_sha256(part), _expected(corpus, name)
+        if expected is None:
+            _note_first_use(corpus, name, found)
+        elif found != expected:
+            raise DownloadError(
+                f"{name} has another SHA-256 than {expected}, namely {found}{_whence(corpus, name)}: "
+                "it was altered on the way or by its publisher"
+            )
+    for name, part in parts.items():
+        part.replace(folder / name)
+
+
+def _fetch_archive(source: Archive, limit_bytes: int, parts: dict[str, Path], archive: Path) -> None:
+    download(source.url, archive, source.sha256, limit_bytes)
+    with zipfile.ZipFile(archive) as members:
+        for name, part in parts.items():
+            with members.open(source.prefix + name) as content, part.open("wb") as target:
+                shutil.copyfileobj(content, target)
+
+
+def _fetch_files(source: Files, limit_bytes: int, parts: dict[str, Path], packed: Path) -> None:
+    for name, part in parts.items():
+        url = source.url + source.paths[name]
+        if url.endswith(".gz"):
+            download(url, packed, None, limit_bytes)
+            with gzip.open(packed) as content, part.open("wb") as target:
+                copy_within(content.read1, target, limit_bytes)
+        else:
+            download(url, part, None, limit_bytes)
 
 
 def _cure(corpus: Corpus, reason: str) -> str:
+    get = "unpack that archive" if isinstance(corpus.source, Archive) else "get the files from there"
     return (
-        f"cannot fetch {corpus.name} from {corpus.url}: {reason}. Without network: unpack that archive so that "
+        f"cannot fetch {corpus.name} from {corpus.source.url}: {reason}. Without network: {get} so that "
         f"{' and '.join(corpus.files)} lie in FOLDER/{corpus.folder}/ and set SLOTSWEEP_DATA=FOLDER, "
-        f"or put them into {data_cache() / corpus.folder}/ (terms: {corpus.terms})"
+        f"or put them into {_cache(corpus)}/ (terms: {corpus.terms})"
     )

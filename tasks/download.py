@@ -7,7 +7,9 @@ import http.client
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 CHUNK_BYTES = 1 << 18
 ATTEMPTS = 4
@@ -26,8 +28,11 @@ class TransientError(DownloadError):
     """A file could not be fetched; a further attempt may help."""
 
 
-def download(url: str, target: Path, sha256: str, limit_bytes: int) -> None:
-    """Write what `url` serves to `target`. Raises DownloadError after the last attempt; `target` is then incomplete."""
+def download(url: str, target: Path, sha256: str | None, limit_bytes: int) -> None:
+    """Write what `url` serves to `target`, and check it where its `sha256` is known.
+
+    Raises DownloadError after the last attempt; `target` is then incomplete.
+    """
     from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
 
     attempts = Retrying(
@@ -45,12 +50,26 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _attempt(url: str, target: Path, sha256: str, limit_bytes: int) -> None:
+def copy_within(read: Callable[[int], bytes], target: IO[bytes], limit_bytes: int) -> int:
+    """Bytes copied from `read` to `target`. Raises DownloadError beyond the limits of size and time."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    received = 0
+    while chunk := read(CHUNK_BYTES):
+        received += len(chunk)
+        if received > limit_bytes:
+            raise DownloadError(f"it is larger than the {limit_bytes} bytes expected at most")
+        if time.monotonic() > deadline:
+            raise TransientError(f"not complete after {DEADLINE_SECONDS:.0f} s")
+        target.write(chunk)
+    return received
+
+
+def _attempt(url: str, target: Path, sha256: str | None, limit_bytes: int) -> None:
     request = urllib.request.Request(url, headers={"User-Agent": "slotsweep"})
     try:
-        with urllib.request.urlopen(request, timeout=STALL_SECONDS) as response:
+        with urllib.request.urlopen(request, timeout=STALL_SECONDS) as response, target.open("wb") as file:
             declared = response.headers.get("Content-Length")
-            received = _copy(response, target, limit_bytes)
+            received = copy_within(response.read1, file, limit_bytes)  # read1: what has come, so a trickle ends in time
     except urllib.error.HTTPError as error:
         kind = TransientError if error.code in WORTH_RETRYING else DownloadError
         raise kind(f"the server answered {error.code} {error.reason}") from error
@@ -58,21 +77,5 @@ def _attempt(url: str, target: Path, sha256: str, limit_bytes: int) -> None:
         raise TransientError(f"no answer: {getattr(error, 'reason', None) or error!r}") from error
     if declared is not None and received != int(declared):
         raise TransientError(f"the transfer broke off after {received} of {declared} bytes")
-    found = file_sha256(target)
-    if found != sha256:
+    if sha256 is not None and (found := file_sha256(target)) != sha256:
         raise DownloadError(f"its SHA-256 is {found}, not {sha256}: it was altered on the way or by its publisher")
-
-
-def _copy(response: http.client.HTTPResponse, target: Path, limit_bytes: int) -> int:
-    """Bytes copied from `response` to `target`, within the limits of size and time."""
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    received = 0
-    with target.open("wb") as file:
-        while chunk := response.read1(CHUNK_BYTES):  # returns what has come, so that a trickle meets the deadline
-            received += len(chunk)
-            if received > limit_bytes:
-                raise DownloadError(f"it is larger than the {limit_bytes} bytes expected at most")
-            if time.monotonic() > deadline:
-                raise TransientError(f"not complete after {DEADLINE_SECONDS:.0f} s")
-            file.write(chunk)
-    return received

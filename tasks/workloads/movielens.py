@@ -9,7 +9,8 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from models.stream import Ints, Phase, Stream
-from tasks.corpora import CORPORA, corpus_files
+from tasks.catalogue import CORPORA
+from tasks.corpora import corpus_files
 from tasks.keys import Dim, Noise, QueryNoise, noisy, random_keys
 from tasks.seeds import generator
 from tasks.workload import Workload, WorkloadConfig, workload

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import http.server
 import io
@@ -17,7 +18,8 @@ from typing import ClassVar
 import pytest
 
 from tasks import corpora, download
-from tasks.corpora import CORPORA, Corpus, CorpusError, corpus_files
+from tasks.catalogue import CORPORA, Archive, Corpus, Files
+from tasks.corpora import CorpusError, corpus_files, open_content
 
 FILES = {"a.csv": b"1,2\n" * 5000, "b.csv": b"caf\xc3\xa9\n"}
 
@@ -45,6 +47,7 @@ class Server(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.answers: list[Callable[[http.server.BaseHTTPRequestHandler], None]] = []
         self.asked = 0
+        self.paths: list[str] = []
 
     @property
     def url(self) -> str:
@@ -59,6 +62,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         assert isinstance(server, Server)
         answer = server.answers[min(server.asked, len(server.answers) - 1)]
         server.asked += 1
+        server.paths.append(self.path)
         answer(self)
         self.close_connection = True
 
@@ -101,11 +105,9 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
 def corpus(url: str, *, archive: bytes = ARCHIVE, limit_bytes: int = 1 << 20) -> Corpus:
     return Corpus(
         name="tiny",
-        url=url,
-        sha256=sha256(archive),
+        source=Archive(url, sha256(archive), "tiny-1/"),
         limit_bytes=limit_bytes,
         folder="group/tiny",
-        prefix="tiny-1/",
         files={name: sha256(content) for name, content in FILES.items()},
         terms="none",
     )
@@ -263,7 +265,7 @@ def test_an_unwritable_cache_is_one_clear_message(
 def test_an_archive_whose_members_differ_is_refused(server: Server) -> None:
     other = zipped({**FILES, "b.csv": b"changed"})
     server.answers = [body(other)]
-    with pytest.raises(CorpusError, match=r"b\.csv in the archive has another SHA-256"):
+    with pytest.raises(CorpusError, match=r"b\.csv has another SHA-256"):
         corpus_files(corpus(server.url, archive=other))
 
 
@@ -282,7 +284,10 @@ def test_threads_fetch_once(server: Server) -> None:
 
 def test_processes_fetch_once(server: Server) -> None:
     server.answers = [slow_body]
-    program = f"from tasks.corpora import Corpus, corpus_files\nprint(len(corpus_files({corpus(server.url)!r})))"
+    known = corpus(server.url)
+    program = (
+        f"from tasks.catalogue import *\nfrom tasks.corpora import corpus_files\nprint(len(corpus_files({known!r})))"
+    )
     processes = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) for _ in range(4)]
     assert [process.communicate(timeout=30)[0] for process in processes] == [b"2\n"] * 4
     assert server.asked == 1
@@ -302,6 +307,96 @@ def test_a_fetch_that_never_ends_elsewhere_is_not_waited_for_forever(
         corpus_files(corpus(server.url))
 
 
+def served_singly(server: Server, paths: dict[str, str], files: dict[str, str | None]) -> Corpus:
+    return Corpus(
+        name="tiny",
+        source=Files(server.url.rsplit("/", 1)[0] + "/", paths),
+        limit_bytes=1 << 20,
+        folder="group/tiny",
+        files=files,
+        terms="none",
+    )
+
+
+def test_files_served_one_by_one_are_unpacked_checked_and_kept(server: Server, tmp_path: Path) -> None:
+    server.answers = [body(FILES["a.csv"]), body(gzip.compress(FILES["b.csv"]))]
+    sums: dict[str, str | None] = {name: sha256(content) for name, content in FILES.items()}
+    known = served_singly(server, {"a.csv": "a.csv", "b.csv": "deep/b.csv.gz"}, sums)
+    assert contents(corpus_files(known)) == FILES
+    corpus_files(known)
+    assert server.paths == ["/a.csv", "/deep/b.csv.gz"]
+    assert left_over(tmp_path / "home") == set()
+
+
+@pytest.mark.parametrize(
+    ("packed", "reason"),
+    [
+        pytest.param(gzip.compress(b"another"), "altered on the way", id="wrong checksum"),
+        pytest.param(b"no gzip", "Not a gzipped file", id="not packed"),
+        pytest.param(gzip.compress(FILES["a.csv"])[:-9], "ended before", id="cut short"),
+        pytest.param(gzip.compress(bytes(2 << 20)), "larger than the 1048576 bytes", id="a bomb"),
+    ],
+)
+def test_a_packed_file_that_is_wrong_is_refused(server: Server, tmp_path: Path, packed: bytes, reason: str) -> None:
+    server.answers = [body(packed)]
+    with pytest.raises(CorpusError, match=reason) as caught:
+        corpus_files(served_singly(server, {"a.csv": "a.csv.gz"}, {"a.csv": sha256(FILES["a.csv"])}))
+    assert "get the files from there so that a.csv lie in FOLDER/group/tiny/" in str(caught.value)
+    assert not (tmp_path / "home" / "data" / "group" / "tiny" / "a.csv").exists()
+
+
+def test_a_given_file_may_be_packed(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "given" / "group" / "tiny"
+    put(folder, {"a.csv": FILES["a.csv"], "b.csv.gz": gzip.compress(FILES["b.csv"])})
+    monkeypatch.setenv("SLOTSWEEP_DATA", str(tmp_path / "given"))
+    paths = corpus_files(corpus(server.url))
+    assert {name: open_content(path).read() for name, path in paths.items()} == FILES
+    put(folder, {"b.csv.gz": gzip.compress(b"edited")})
+    with pytest.raises(CorpusError, match=r"b\.csv\.gz is not the file of tiny"):
+        corpus_files(corpus(server.url))
+    put(folder, {"b.csv.gz": gzip.compress(FILES["b.csv"])[:-9]})
+    with pytest.raises(CorpusError, match=r"b\.csv\.gz cannot be unpacked"):
+        corpus_files(corpus(server.url))
+    assert server.asked == 0
+
+
+def test_without_a_published_checksum_the_first_use_decides(
+    server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.answers = [body(b"first"), body(b"second"), body(b"first")]
+    known = served_singly(server, {"a.csv": "a.csv"}, {"a.csv": None})
+    paths = corpus_files(known)
+    sums = tmp_path / "home" / "data" / "group" / "tiny" / "SHA256SUMS"
+    assert sums.read_text() == f"{sha256(b'first')}  a.csv\n"
+    assert sha256(b"first") in caplog.text
+    corpus_files(known)
+    assert server.asked == 1
+
+    paths["a.csv"].write_bytes(b"altered")
+    with pytest.raises(CorpusError, match=f"as when first used .*remove its line from {sums}"):
+        corpus_files(known)
+    assert corpus_files(known)["a.csv"].read_bytes() == b"first"
+    assert server.asked == 3
+    assert len(caplog.records) == 1
+
+
+def test_a_given_file_without_a_published_checksum_is_remembered(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "given" / "group" / "tiny"
+    put(folder, {"a.csv": b"mine"})
+    monkeypatch.setenv("SLOTSWEEP_DATA", str(tmp_path / "given"))
+    known = served_singly(server, {"a.csv": "a.csv"}, {"a.csv": None})
+    assert corpus_files(known)["a.csv"] == folder / "a.csv"
+    assert corpus_files(known)["a.csv"].read_bytes() == b"mine"
+    put(folder, {"a.csv": b"other"})
+    with pytest.raises(CorpusError, match="as when first used"):
+        corpus_files(known)
+    (tmp_path / "home" / "data" / "group" / "tiny" / "SHA256SUMS").unlink()
+    assert corpus_files(known)["a.csv"].read_bytes() == b"other"
+    assert server.asked == 0
+
+
 def test_the_default_cache_is_below_the_working_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("SLOTSWEEP_HOME", raising=False)
     monkeypatch.chdir(tmp_path)
@@ -311,7 +406,10 @@ def test_the_default_cache_is_below_the_working_directory(monkeypatch: pytest.Mo
 @pytest.mark.parametrize("name", sorted(CORPORA))
 def test_every_corpus_is_fully_described(name: str) -> None:
     known = CORPORA[name]
-    assert known.url.startswith("https://")
+    assert known.source.url.startswith("https://")
     assert known.terms
-    for checksum in (known.sha256, *known.files.values()):
-        assert len(bytes.fromhex(checksum)) == 32
+    archive = known.source.sha256 if isinstance(known.source, Archive) else None
+    for checksum in (archive, *known.files.values()):
+        assert checksum is None or len(bytes.fromhex(checksum)) == 32
+    if isinstance(known.source, Files):
+        assert set(known.source.paths) == set(known.files)

@@ -13,7 +13,7 @@ import pytest
 from pydantic import ValidationError
 
 from models.stream import Floats
-from tasks import corpora
+from tasks.catalogue import CORPORA
 from tasks.workloads.movielens import MovieLens, MovieLensConfig
 
 DATA = Path(os.environ.get("SLOTSWEEP_DATA") or "/nonexistent", "movielens")
@@ -125,9 +125,9 @@ def test_asking_for_more_ratings_than_there_are_is_an_error() -> None:
 
 def given(monkeypatch: pytest.MonkeyPatch, folder: Path, name: str, files: dict[str, bytes]) -> None:
     """Let `files` stand for the data set `name`."""
-    corpus = corpora.CORPORA[name]
+    corpus = CORPORA[name]
     sums = {member: hashlib.sha256(content).hexdigest() for member, content in files.items()}
-    monkeypatch.setitem(corpora.CORPORA, name, replace(corpus, files=sums))
+    monkeypatch.setitem(CORPORA, name, replace(corpus, files=sums))
     monkeypatch.setenv("SLOTSWEEP_DATA", str(folder))
     (folder / corpus.folder).mkdir(parents=True)
     for member, content in files.items():
