@@ -78,6 +78,7 @@ class Trace:
     """What a reference run did, for reading and for tests.
 
     tokens, values, keys: slots at each phase end, in slot order (keys only where they are not keys of tokens)
+    states: state matrix [rows, classes] at each phase end, of memories that have one
     held, peak: as in `Usage`, for the one config
     margin: smallest gap (relative; of cosines absolute) by which any decision was taken; a tie, settled by the stated
         rule, does not count. Fast and reference forms must agree wherever margin > 1e-6.
@@ -86,6 +87,7 @@ class Trace:
     tokens: list[list[int]] = field(default_factory=list)
     values: list[list[int]] = field(default_factory=list)
     keys: list[Floats] | None = None
+    states: list[Floats] = field(default_factory=list)
     held: int = 0
     peak: int = 0
     margin: float = float("inf")
@@ -160,6 +162,10 @@ class Mechanism(ABC, Generic[C]):
     @abstractmethod
     def bytes_per_slot(self, dim: int, key_bytes: int) -> tuple[int, int]:
         """Bytes of one slot: (key and value, metadata the policy must keep with it)."""
+
+    def bytes_fixed(self) -> int:
+        """Bytes held however many slots are in use: parameters, a state beside the slots."""
+        return 0
 
     def extras(self) -> dict[str, Floats]:
         """Metrics of its own by name [C], asked for after each stream; results show their means over episodes."""

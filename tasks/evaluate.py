@@ -19,6 +19,8 @@ from models.config import MechanismConfig
 from models.mechanism import MECHANISMS, Mechanism
 from models.similarity import QueryBlock, Similarities
 from models.stream import KEY_BYTES, Floats, Phase, Stream
+from models.trained import Fitted, TrainedMechanism
+from tasks.fitting import Fits, fit_all, fit_key
 from tasks.seeds import generator
 from tasks.workload import Workload
 
@@ -80,14 +82,18 @@ def evaluate(
     episodes: int,
     dtype: str,
     timeout: float | None = None,
+    fits: Fits | None = None,
 ) -> list[Outcome]:
     """Outcomes of the trials (workload, mechanism, seed) for each of `mechanisms`, averaged over `episodes` streams.
 
+    A mechanism that learns uses what `fits` says it has learned; one that is not in there is trained first, alone.
     A mechanism that raises, or takes more than `timeout` seconds, fails alone: the configs that ran beside it in one
     group are run again one by one. (A mechanism that never returns is for whoever watches this process.)
     """
     outcomes: list[Outcome | None] = [None] * len(mechanisms)
     groups = _groups(mechanisms, dtype, timeout)
+    for group in groups:
+        group.guard(group.train, workload, seed, fits or {})
     for episode in range(episodes):
         stream = workload.stream(seed, episode)
         _run_episode(stream, [group for group in groups if group.error is None], seed, episode, dtype)
@@ -98,7 +104,7 @@ def evaluate(
                 for index, metrics in enumerate(group.metrics(episodes))
             ]
         elif len(group.members) > 1:
-            alone = [evaluate(workload, [mechanisms[i]], seed, episodes, dtype, timeout) for i in group.members]
+            alone = [evaluate(workload, [mechanisms[i]], seed, episodes, dtype, timeout, fits) for i in group.members]
             results = [outcome for [outcome] in alone]
         else:
             results = [failure(group.error)]
@@ -152,6 +158,7 @@ class _Group:
         self.error: Exception | SystemExit | None = None
         self.sums = {name: np.zeros(len(memory)) for name in SUMMED_METRICS}
         self.phase_sums: dict[tuple[str, int], Floats] = {}
+        self.fitted = Fitted({}, {})
         self.build_seconds = self.read_seconds = 0.0
         self.tokens = self.queries = 0
 
@@ -166,6 +173,16 @@ class _Group:
             self.seconds_left -= time.perf_counter() - began
             if self.seconds_left < 0 and self.error is None:
                 self.error = TimeoutError("the trial took longer than its time limit")
+
+    def train(self, workload: Workload[Any], seed: int, fits: Fits) -> None:
+        """Give a memory that learns what it has learned, or let it learn now."""
+        if isinstance(self.memory, TrainedMechanism):
+            key = fit_key(self.memory.config, seed)
+            fitted = fits[key] if key in fits else fit_all(workload, [self.memory.config], [seed])[key]
+            if isinstance(fitted, Exception):
+                raise fitted
+            self.memory.use(fitted)
+            self.fitted = fitted
 
     def start(self, stream: Stream, seed: int, episode: int) -> None:
         draws = UNUSED if self.memory.seed_free else generator(seed, "mechanism", episode)
@@ -215,8 +232,8 @@ class _Group:
         self.sums["slots"] += slots
         self.sums["slots_peak"] += usage.peak
         self.sums["slots_mean"] += usage.held / stream.phases[-1].end
-        self.sums["bytes"] += slots * (body + metadata)
-        self.sums["bytes_peak"] += usage.peak * (body + metadata)
+        self.sums["bytes"] += self.memory.bytes_fixed() + slots * (body + metadata)
+        self.sums["bytes_peak"] += self.memory.bytes_fixed() + usage.peak * (body + metadata)
         self.sums["bytes_metadata"] += slots * metadata
         self.sums["chance"] += stream.chance
         self.sums["tokens"] += stream.phases[-1].end
@@ -225,19 +242,19 @@ class _Group:
             self.sums[name] = self.sums.get(name, 0.0) + values
 
     def metrics(self, episodes: int) -> list[dict[str, float]]:
-        """Means over `episodes`, one mapping a config."""
+        """Means over `episodes`, and what training says of itself; one mapping a config."""
         timing = {
             "build_us_per_token": 1e6 * self.build_seconds / max(1, self.tokens),
             "read_us_per_query": 1e6 * self.read_seconds / max(1, self.queries),
         }
         return [
-            {name: float(total[index] / episodes) for name, total in self.sums.items()} | timing
+            {name: float(total[index] / episodes) for name, total in self.sums.items()} | self.fitted.metrics | timing
             for index in range(len(self.memory))
         ]
 
     def series(self, index: int, episodes: int) -> dict[str, list[float]]:
-        """What the config at `index` has phase by phase."""
-        rows: dict[str, list[float]] = {}
+        """What the config at `index` has phase by phase, and in the course of its training."""
+        rows: dict[str, list[float]] = dict(self.fitted.series)
         for (name, _), total in self.phase_sums.items():
             rows.setdefault(f"phase_{name}", []).append(float(total[index] / episodes))
         return rows
@@ -256,5 +273,7 @@ def failure(error: Exception | SystemExit) -> Outcome:
         return Outcome(None, "no_result", "the trial's code exited without a result")
     if isinstance(error, TimeoutError):
         return Outcome(None, "timeout", str(error))
+    if isinstance(error, FloatingPointError):
+        return Outcome(None, "not_a_number", str(error))
     reason = "out_of_memory" if isinstance(error, MemoryError) else "user_error"
     return Outcome(None, reason, "".join(traceback.format_exception(error)).strip())

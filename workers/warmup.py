@@ -34,10 +34,15 @@ class TinyStreams(Workload[Any]):
 
 
 def compile_kernels(mechanisms: Iterable[dict[str, Any]], dtype: str) -> None:
-    """Run each kind of `mechanisms` (identities) once on a tiny stream. Raises what the mechanism raises."""
+    """Run each kind of `mechanisms` (identities) once on a tiny stream. Raises what the mechanism raises.
+
+    Mechanisms that learn are left out: they would be trained on streams that their options were not made for.
+    """
     kinds: dict[tuple[Any, ...], MechanismConfig] = {}
     for config in map(load_mechanism, mechanisms):
-        kinds.setdefault((config.name, MECHANISMS.implementation(config.name).group_key(config)), config)
+        implementation = MECHANISMS.implementation(config.name)
+        if not implementation.trained:
+            kinds.setdefault((config.name, implementation.group_key(config)), config)
     evaluate(TinyStreams(None), list(kinds.values()), seed=0, episodes=1, dtype=dtype)
 
 
