@@ -24,6 +24,12 @@ FIRST, LAST, MAJORITY = 0, 1, 2
 
 UNCAPPED = np.iinfo(np.int64).max
 
+NEW = -1
+"""In place of a slot: the token is unlike all that is stored."""
+
+CACHED_COSINES = 1 << 15
+"""Cosines that stay in a core's own cache: 256 KiB."""
+
 
 class Rule(NamedTuple):
     """What C memories of one group follow.
@@ -60,15 +66,26 @@ def nearest(cosines: Floats, tokens: Ints, count: int) -> int:
 
     tokens [cap] are the tokens whose keys the slots store; `count` is at least 1.
     """
-    best = 0
+    best, highest = 0, cosines[tokens[0]]
     for slot in range(1, count):
-        if cosines[tokens[slot]] > cosines[tokens[best]]:
-            best = slot
-    if cosines[tokens[best]] > NEAR_ONE:
+        cosine = cosines[tokens[slot]]
+        if cosine > highest:
+            best, highest = slot, cosine
+    if highest > NEAR_ONE:
         best = 0
         while cosines[tokens[best]] <= NEAR_ONE:
             best += 1
     return best
+
+
+@kernel
+def match(cosines: Floats, tokens: Ints, count: int, tau: float) -> int:
+    """Slot, of `count`, that a token with these `cosines` merges into; NEW if it is unlike all of them (Eq. 2)."""
+    if count == 0:
+        return NEW
+    slot = nearest(cosines, tokens, count)
+    novelty = 0.0 if cosines[tokens[slot]] > NEAR_ONE else 1.0 - cosines[tokens[slot]]
+    return slot if novelty <= tau else NEW
 
 
 @kernel
@@ -84,6 +101,14 @@ def used(score: float, policy: int, now: int, log_decay: float) -> float:
     gain = -now * log_decay
     high, low = max(score, gain), min(score, gain)
     return high + math.log1p(math.exp(low - high))
+
+
+@kernel
+def first_use(policy: int, now: int, log_decay: float) -> float:
+    """Score of a slot opened at token `now`: with a usage of 1."""
+    if policy == LEAST_USED:
+        return -now * log_decay
+    return used(0.0, policy, now, log_decay)
 
 
 @kernel
@@ -110,6 +135,16 @@ def least_valuable(count: int, policy: int, score: Floats, last: Ints) -> int:
 
 
 @kernel
+def open_slot(
+    slot: int, token: int, value: int, use: float, tokens: Ints, values: Ints, score: Floats, last: Ints, tally: Ints
+) -> None:
+    """Let `slot`, the first that is free, hold `token` with `value` and the score `use`."""
+    tokens[slot], values[slot], score[slot], last[slot] = token, value, use, token
+    for other in range(tally.shape[1]):
+        tally[slot, other] = other == value
+
+
+@kernel
 def close(slot: int, count: int, tokens: Ints, values: Ints, score: Floats, last: Ints, tally: Ints) -> None:
     """Remove `slot` of the first `count`, keeping the others in order of opening."""
     remove(slot, count, tokens)
@@ -126,33 +161,36 @@ def allocate(rows: Floats, first: int, stream_values: Ints, rule: Rule, slots: S
     """Feed a block of tokens to C memories whose keys are first occurrences.
 
     rows [b, n]: the tokens' cosines with every token so far; first: the block's first token; stream_values [L].
+    Some rows at a time, so that they stay in cache while one memory after the other reads them.
     """
-    for c in range(len(slots.counts)):
-        tokens, values, count, cap = slots.tokens[c], slots.values[c], slots.counts[c], rule.cap[c]
-        score, last, tally = records.score[c], records.last[c], records.tally[c]
-        for r in range(len(rows)):
-            t = first + r
-            slot, novelty = 0, np.inf
-            if count > 0:
-                slot = nearest(rows[r], tokens, count)
-                similarity = rows[r, tokens[slot]]
-                novelty = 0.0 if similarity > NEAR_ONE else 1.0 - similarity
-            if novelty <= rule.tau[c]:
-                values[slot] = merged(stream_values[t], values[slot], rule.keep, tally[slot])
-                score[slot] = used(score[slot], rule.policy, t, rule.log_decay[c])
-                last[slot] = t
-            elif cap > 0:
-                if count == cap and rule.policy != LEAST_USED:
-                    close(least_valuable(count, rule.policy, score, last), count, tokens, values, score, last, tally)
-                    count -= 1
-                tokens[count], values[count], last[count] = t, stream_values[t], t
-                score[count] = used(-np.inf if rule.policy == LEAST_USED else 0.0, rule.policy, t, rule.log_decay[c])
-                for value in range(tally.shape[1]):
-                    tally[count, value] = value == stream_values[t]
-                count += 1
-                if count > cap:
-                    close(least_valuable(count, rule.policy, score, last), count, tokens, values, score, last, tally)
-                    count -= 1
-            slots.held[c] += count
-            slots.peak[c] = max(slots.peak[c], count)
-        slots.counts[c] = count
+    step = max(1, CACHED_COSINES // rows.shape[1])
+    for top in range(0, len(rows), step):
+        for c in range(len(slots.counts)):
+            tokens, values, count, cap = slots.tokens[c], slots.values[c], slots.counts[c], rule.cap[c]
+            score, last, tally = records.score[c], records.last[c], records.tally[c]
+            held, peak = 0, slots.peak[c]
+            for r in range(top, min(top + step, len(rows))):
+                t = first + r
+                slot = match(rows[r], tokens, count, rule.tau[c])
+                if slot != NEW:
+                    if rule.keep != FIRST:
+                        values[slot] = merged(stream_values[t], values[slot], rule.keep, tally[slot])
+                    if cap != UNCAPPED:
+                        score[slot] = used(score[slot], rule.policy, t, rule.log_decay[c])
+                        last[slot] = t
+                elif cap > 0:
+                    if count == cap and rule.policy != LEAST_USED:
+                        victim = least_valuable(count, rule.policy, score, last)
+                        close(victim, count, tokens, values, score, last, tally)
+                        count -= 1
+                    use = first_use(rule.policy, t, rule.log_decay[c])
+                    open_slot(count, t, stream_values[t], use, tokens, values, score, last, tally)
+                    count += 1
+                    if count > cap:
+                        victim = least_valuable(count, rule.policy, score, last)
+                        close(victim, count, tokens, values, score, last, tally)
+                        count -= 1
+                held += count
+                peak = max(peak, count)
+            slots.counts[c], slots.peak[c] = count, peak
+            slots.held[c] += held

@@ -51,7 +51,21 @@ GROUPS: dict[str, list[list[dict[str, Any]]]] = {
     "item_lru": [BUDGETS, [{"budget": 3, "tau": tau} for tau in (-0.5, 0.0, 0.9, 2.0)]],
     "item_lfu": [BUDGETS, [{"budget": 3, "tau": tau} for tau in (-0.5, 0.0, 0.9, 2.0)]],
     "optimal": [BUDGETS],
-}
+    "adaptive_dp_cache": [
+        [
+            {"tau": 0.1, "eta": 0.1, "beta": 40.0, "m0": 8.0, "decay": 0.99},
+            {"tau": 0.5, "eta": 0.3, "beta": 8.5, "m0": 0.0, "decay": 0.9},
+            {"tau": 0.2, "eta": 1.0, "beta": 3.0, "m0": 0.7, "decay": 0.5},
+            {"tau": 0.5, "eta": 0.0, "beta": 9.0, "m0": 3.2, "decay": 1.0},
+            {"tau": 0.3, "eta": 0.5, "beta": 0.0, "m0": 2.0, "decay": 0.9},
+        ]
+    ],
+    "item_ttl": [
+        [{"window": window, "tau": 0.4} for window in (1, 2, 5, 20, 1000)],
+        [{"window": 4, "tau": tau} for tau in (-0.5, 0.0, 0.9, 2.0)],
+    ],
+    "belady": [BUDGETS, [{"budget": 3, "tau": tau} for tau in (-0.5, 0.0, 0.9, 2.0)]],
+}  # fmt: skip
 
 EVERY_GROUP = [pytest.param(name, group, id=f"{name}-{n}") for name in GROUPS for n, group in enumerate(GROUPS[name])]
 every_group = pytest.mark.parametrize(("name", "group"), EVERY_GROUP)
@@ -311,6 +325,7 @@ def test_bytes_grow_with_the_key_and_name_their_metadata(lab: SimpleNamespace, n
     stream = long_stream(lab, 7)
     metadata = {
         "h2o": [4, 4, 4, 8], "item_lru": [4, 4], "item_lfu": [8, 8], "dp_cache": [0, 4, 0, 4 + 5 * 4, 0, 4 + 5 * 4],
+        "adaptive_dp_cache": [4], "item_ttl": [4, 4],
     }  # fmt: skip
     for n, group in enumerate(GROUPS[name]):
         made = lab.mechanism(name, *group)
@@ -335,6 +350,9 @@ WHOLE = [
     ("dp_cache", {"tau": -0.01, "cap": 540}),
     ("item_lru", {"tau": -0.01, "budget": 540}),
     ("item_lfu", {"tau": -0.01, "budget": 10**9}),
+    ("item_ttl", {"tau": -0.01, "window": 540}),
+    ("belady", {"tau": -0.01, "budget": 540}),
+    ("adaptive_dp_cache", {"tau": -0.01, "m0": 540}),
 ]
 
 

@@ -1,0 +1,98 @@
+"""Item cache with time-to-live eviction: the working set."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from models.allocation import LEAST_RECENT, NEW, Records, Rule, close, match, open_slot
+from models.allocation_memory import AllocationMemory, NoveltyConfig
+from models.config import MOST
+from models.kernel import kernel
+from models.mechanism import NEAR_ONE, Slots, Trace, mechanism
+from models.reference import arrivals, cosine, highest, unit_keys
+from models.similarity import Similarities
+from models.stream import Floats, Ints, Stream
+
+
+class ItemTTLConfig(NoveltyConfig):
+    """One slot an item of the working set: items used by the last `window` tokens (Denning, CACM 11(5), 1968).
+
+    The classical memory whose size adapts: what `adaptive_dp_cache` must be measured against.
+    """
+
+    name: Literal["item_ttl"] = "item_ttl"
+    window: int = Field(ge=1, le=MOST, description="tokens that a slot stays after its last use, that use included")
+
+
+@mechanism(ItemTTLConfig)
+class ItemTTL(AllocationMemory[ItemTTLConfig]):
+    """Write O(m d), read O(m d), m at most `window`. Nothing ties. A slot notes its last use.
+
+    A token whose key is within `tau` of a stored one uses the nearest slot, and the slot's value stays. After each
+    token the slot that no token has used for `window` tokens leaves.
+    """
+
+    batch_over: ClassVar[tuple[str, ...]] = ("window", "tau", "similarity")
+    policy: ClassVar[int] = LEAST_RECENT
+    metadata_bytes: ClassVar[int] = 4
+
+    def slot_cap(self, config: ItemTTLConfig) -> int:
+        """A token uses one slot, so the last `window` tokens use no more than that."""
+        return config.window
+
+    def write(self, similarities: Similarities, start: int, stop: int) -> None:
+        rows = similarities.rows(start, stop)
+        allocate_expiring(rows, start, self.token_values, self.rule, self.slots, self.records)
+
+    @classmethod
+    def reference(
+        cls, stream: Stream, config: ItemTTLConfig, rng: np.random.Generator, dtype: str = "float32"
+    ) -> Trace:
+        keys = unit_keys(stream, dtype)
+        trace = Trace()
+        last_use: dict[int, int] = {}  # token that opened a slot -> token that used it last
+        for t, phase_ends in arrivals(stream):
+            opened = list(last_use)
+            similarities = [cosine(keys[t], keys[token]) for token in opened]
+            similarities = [1.0 if similarity > NEAR_ONE else similarity for similarity in similarities]
+            novelty = 1.0 - max(similarities, default=-math.inf)
+            trace.decide(novelty - config.tau)
+            if novelty <= config.tau:
+                last_use[opened[highest(similarities, trace, relative=False, tie=0.0)]] = t
+            else:
+                last_use[t] = t
+            last_use = {token: use for token, use in last_use.items() if t - use < config.window}
+            trace.count(len(last_use))
+            if phase_ends:
+                trace.record(last_use, stream)
+        return trace
+
+
+@kernel
+def allocate_expiring(
+    rows: Floats, first: int, stream_values: Ints, rule: Rule, slots: Slots, records: Records
+) -> None:
+    """Feed a block of tokens, with cosines `rows` [b, n], to C memories whose slots live for `rule.cap` [C] tokens."""
+    for c in range(len(slots.counts)):
+        tokens, values, count = slots.tokens[c], slots.values[c], slots.counts[c]
+        score, last, tally = records.score[c], records.last[c], records.tally[c]
+        for r in range(len(rows)):
+            t = first + r
+            slot = match(rows[r], tokens, count, rule.tau[c])
+            if slot == NEW:
+                open_slot(count, t, stream_values[t], float(t), tokens, values, score, last, tally)
+                count += 1
+            else:
+                last[slot] = t
+            for stale in range(count):
+                if t - last[stale] == rule.cap[c]:  # one at most, as a token uses one slot
+                    close(stale, count, tokens, values, score, last, tally)
+                    count -= 1
+                    break
+            slots.held[c] += count
+            slots.peak[c] = max(slots.peak[c], count)
+        slots.counts[c] = count
