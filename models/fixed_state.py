@@ -1,0 +1,165 @@
+"""Memories of fixed size: one matrix that every token is written into, instead of slots."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+import numpy as np
+
+from models.config import MechanismConfig
+from models.mechanism import ABSTAINED, TIE, Mechanism, Trace, Usage, scored
+from models.reference import arrivals
+from models.similarity import QueryBlock, Similarities
+from models.stream import Floats, Ints, Phase, Stream
+
+C = TypeVar("C", bound=MechanismConfig)
+
+NUMBER_BYTES = 4
+"""A number of the state is held in 32 bits, whatever the dtype of the keys; the arithmetic here is float64."""
+
+
+class FixedState(Mechanism[C]):
+    """A state S [rows, classes] that associates features of keys with one-hot values, read as y = phi(q) S.
+
+    The answer is the class of largest y, the lowest within a tie; a state that is all zero abstains. The rows count as
+    slots, from the first token to the last. Scores are tied where they differ by less than the rounding of the sum:
+    by 1e-9 of the longest column of S times the length of phi(q). Subclasses say in `update` how S takes in tokens.
+    """
+
+    def rows(self, dim: int) -> int:
+        """Rows of S for keys of width `dim`."""
+        return dim
+
+    def features(self, keys: Floats) -> Floats:
+        """phi of unit keys [n, d]: [n, rows]."""
+        return keys
+
+    def query_features(self, queries: Floats) -> Floats:
+        """What S is multiplied with to read unit queries [Q, d]: [Q, rows]."""
+        return self.features(queries)
+
+    @abstractmethod
+    def update(self, features: Floats, values: Ints) -> None:
+        """Take tokens with `features` [b, rows] and `values` [b] into `states`, or into what `settle` makes it of."""
+
+    def start(self, stream: Stream, rng: np.random.Generator) -> None:
+        """Forget everything."""
+        rows, size = self.rows(stream.dim), len(self)
+        self.stream = stream
+        self.states = np.zeros((size, rows, stream.classes))
+        self._counts = np.full(size, rows, dtype=np.int64)
+        self._usage = Usage(np.zeros(size, dtype=np.int64), self._counts)
+
+    def write(self, similarities: Similarities, start: int, stop: int) -> None:
+        """Read tokens start..stop-1."""
+        self.update(self.features(similarities.keys[start:stop]), self.stream.values[start:stop])
+        self._usage.held += (stop - start) * self._counts
+
+    def targets(self, values: Ints) -> Floats:
+        """One-hot `values` [b, classes]."""
+        return np.eye(self.stream.classes)[values]
+
+    def counts(self) -> Ints:
+        """Rows of S [C]."""
+        return self._counts
+
+    def usage(self) -> Usage:
+        """Rows of S, at any time."""
+        return self._usage
+
+    def bytes_per_slot(self, dim: int, key_bytes: int) -> tuple[int, int]:
+        """Bytes of one row: a number a class, and the row's share of what the rule must keep beside S."""
+        return NUMBER_BYTES * self.stream.classes, NUMBER_BYTES * self.row_metadata(dim)
+
+    def row_metadata(self, dim: int) -> int:
+        """Numbers kept beside S, per row."""
+        return 0
+
+    def answer(self, block: QueryBlock, phase: Phase) -> Floats:
+        """1 where the class read for a query is right, 0 where it is wrong, NaN where the state is all zero [C, Q]."""
+        features = self.query_features(block.queries)
+        predicted = np.stack([read_state(features, state) for state in self.states])
+        return scored(predicted, block, phase)
+
+
+def read_state(features: Floats, state: Floats) -> Ints:
+    """Class [Q] with the largest score under `features` [Q, rows]; ties to the lowest class; ABSTAINED if S is 0."""
+    if not state.any():
+        return np.full(len(features), ABSTAINED, dtype=np.int64)
+    scores = features @ state
+    rounding = TIE * np.linalg.norm(features, axis=1) * np.linalg.norm(state, axis=0).max()
+    first: Ints = (scores >= (scores.max(axis=1) - rounding)[:, None]).argmax(axis=1)
+    return first
+
+
+class RidgeState(FixedState[C]):
+    """The state whose linear read fits the values written so far best: S = (K'K + ridge I)^-1 K'V.
+
+    It minimises the sum of |v - phi(k) S|^2 over tokens plus ridge |S|^2. It is solved for at a phase end; until then
+    K'K [rows, rows] and K'V [rows, classes] are summed up, which all configs of a group share.
+    """
+
+    @abstractmethod
+    def penalty(self, config: C) -> float | None:
+        """The ridge; None for S = K'V, which fits nothing and needs no K'K. The same kind throughout a group."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether the states are fitted."""
+        return self.penalty(self.config) is not None
+
+    def start(self, stream: Stream, rng: np.random.Generator) -> None:
+        """Forget everything."""
+        super().start(stream, rng)
+        rows = self.rows(stream.dim)
+        self.sums = np.zeros((rows, stream.classes))
+        self.gram = np.zeros((rows, rows) if self.fits else (0, 0))
+
+    def update(self, features: Floats, values: Ints) -> None:
+        """Add to the sums."""
+        self.sums += features.T @ self.targets(values)
+        if self.fits:
+            self.gram += features.T @ features
+
+    def settle(self, similarities: Similarities, stop: int) -> None:
+        """Solve for the states."""
+        for state, config in zip(self.states, self.configs, strict=True):
+            ridge = self.penalty(config)
+            state[:] = (
+                self.sums if ridge is None else np.linalg.solve(self.gram + ridge * np.eye(len(state)), self.sums)
+            )
+
+    def row_metadata(self, dim: int) -> int:
+        """A row of K'K, or of its inverse, without which the next token cannot be taken in exactly."""
+        return self.rows(dim) if self.fits else 0
+
+
+def reference_ridge(features: Floats, targets: Floats, ridge: float) -> Iterator[Floats]:
+    """The ridge state after each token by recursive least squares, the exact Bayesian update of arXiv 1804.01756.
+
+    features [n, rows], targets [n, classes]. In float64 it loses digits where the ridge is far below 1.
+    """
+    inverse = np.eye(features.shape[1]) / ridge
+    state = np.zeros((features.shape[1], targets.shape[1]))
+    for key, value in zip(features, targets, strict=True):
+        gain = inverse @ key / (1.0 + key @ inverse @ key)
+        state = state + np.outer(gain, value - key @ state)
+        inverse = inverse - np.outer(gain, key @ inverse)
+        yield state
+
+
+def trace_states(stream: Stream, states: Iterable[Floats]) -> Trace:
+    """What a reference did whose state after each token is the next of `states`."""
+    trace = Trace()
+    for (_, phase_ends), state in zip(arrivals(stream), states, strict=False):
+        trace.count(len(state))
+        if phase_ends:
+            trace.states.append(state)
+    return trace
+
+
+def one_hot(stream: Stream) -> Floats:
+    """Values of the tokens [L, classes]."""
+    return np.eye(stream.classes)[stream.values]
