@@ -11,7 +11,7 @@ from dashboards.scale import SizeScale, size_scale, size_writer
 from dashboards.steps import Measured, frontier, measured, recalls_of
 from dashboards.style import DASHES, LIGHT_COLOURS, MARKERS, Style, band_opacity, styles
 from dashboards.text import plain
-from tasks.summary import SIZE_AXES, FrontierSummary, Panel
+from tasks.summary import SIZE_AXES, Panel, Summary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,7 +28,7 @@ METADATA = {"png": {"Software": "slotsweep"}, "svg": {"Date": None}, "pdf": {"Cr
 """No dates: the same numbers give the same files."""
 
 
-def write_figures(summary: FrontierSummary, folder: Path) -> list[Path]:
+def write_figures(summary: Summary, folder: Path) -> list[Path]:
     """Write `frontier-slots.png`, `.svg`, `.pdf` and the same for bytes into `folder`; return their paths.
 
     Several panels give one figure each, numbered from 1: `frontier-slots-1.png`. The recall shown is `recall`, or

@@ -13,7 +13,7 @@ from dashboards.style import Style
 from dashboards.tables import frontier_axes, metric_names, rows_of
 from dashboards.text import MISSING, bounds, byte_count, count, estimate, fraction, settings, value, writer
 from dashboards.words import findings, scale_notes
-from tasks.summary import SIZE_AXES, Curve, FrontierSummary, Interval, Panel, Point
+from tasks.summary import SIZE_AXES, Curve, Interval, Panel, Point, Summary
 
 SHOWN_FIRST = ("recall", "recall_all", "slots", "bytes")
 """Metrics that always have a column, even where every cell has the same value."""
@@ -227,7 +227,7 @@ def _hover(curve: Curve, point: Point) -> dict[str, Any]:
     return {"label": curve.label, "settings": settings(point.settings), "lines": lines, "seeds": seeds}
 
 
-def problems(summary: FrontierSummary) -> tuple[Problem, ...]:
+def problems(summary: Summary) -> tuple[Problem, ...]:
     """Every cell that lacks seeds, those with failures first."""
     found = [
         Problem(

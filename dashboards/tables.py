@@ -13,7 +13,7 @@ from typing import Any
 from dashboards.glossary import METRICS
 from dashboards.steps import metric_of
 from dashboards.text import MISSING, estimate, settings, writer
-from tasks.summary import SIZE_AXES, Curve, FrontierSummary, Panel, Point
+from tasks.summary import SIZE_AXES, Curve, Panel, Point, Summary
 
 PRINTED = ("recall", "recall_all", "slots", "bytes")
 
@@ -40,7 +40,7 @@ LATEX_SPECIALS = str.maketrans(
 MARKDOWN_SPECIALS = str.maketrans({**{char: f"\\{char}" for char in r"\`*_{}[]<>#|~"}, "\n": " "})
 
 
-def write_tables(summary: FrontierSummary, folder: Path) -> list[Path]:
+def write_tables(summary: Summary, folder: Path) -> list[Path]:
     """Write `frontier.csv`, `frontier.md` and `frontier.tex` into `folder`; return their paths."""
     written = []
     for name, make in (("frontier.csv", as_csv), ("frontier.md", as_markdown), ("frontier.tex", as_latex)):
@@ -61,7 +61,7 @@ def rows_of(panel: Panel) -> Iterator[tuple[Curve, Point]]:
     return ((curve, point) for curve in panel.curves for point in curve.points)
 
 
-def as_csv(summary: FrontierSummary) -> str:
+def as_csv(summary: Summary) -> str:
     """One row a cell, with full precision.
 
     Columns: panel, mechanism, curve; one `setting.NAME` for each setting; for each metric NAME (its mean over seeds),
@@ -88,7 +88,7 @@ def as_csv(summary: FrontierSummary) -> str:
     return text.getvalue()
 
 
-def as_markdown(summary: FrontierSummary) -> str:
+def as_markdown(summary: Summary) -> str:
     """A GitHub-flavoured table for each panel."""
     parts = []
     for panel in summary.panels:
@@ -106,7 +106,7 @@ def as_markdown(summary: FrontierSummary) -> str:
     return "\n".join([*parts, f"{_legend(summary)}\n"])
 
 
-def as_latex(summary: FrontierSummary) -> str:
+def as_latex(summary: Summary) -> str:
     """A `tabular` with booktabs rules for each panel, with its title as a comment."""
     parts = [r"% \usepackage{booktabs} and, for quotation marks, \usepackage[T1]{fontenc}"]
     parts += [f"% {line}" for line in _legend(summary).splitlines()]
@@ -149,19 +149,19 @@ def frontier_axes(point: Point) -> str:
     return ", ".join(axis for axis in SIZE_AXES if point.on_frontier.get(axis, False)) or MISSING
 
 
-def interval_methods(summary: FrontierSummary) -> list[str]:
+def interval_methods(summary: Summary) -> list[str]:
     """How the intervals of the points were computed: every method in use, in order of appearance."""
     points = (point for panel in summary.panels for _, point in rows_of(panel))
     return list(dict.fromkeys(interval.method for point in points for interval in point.metrics.values()))
 
 
-def mark_methods(summary: FrontierSummary) -> dict[str, str]:
+def mark_methods(summary: Summary) -> dict[str, str]:
     """Letters (a, b, ... z, aa, ab, ...) that stand for the methods in use, so that a cell can name its own."""
     letters = ("".join(pair) for length in (1, 2) for pair in product(ascii_lowercase, repeat=length))
     return dict(zip(letters, interval_methods(summary), strict=False))
 
 
-def _legend(summary: FrontierSummary) -> str:
+def _legend(summary: Summary) -> str:
     methods = "; ".join(interval_methods(summary)) or "no finished trial"
     return (
         f"mean [interval]; intervals: {methods}; n: seeds done of seeds asked for; "

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from dashboards.steps import metric_of, recalls_of
 from dashboards.text import MISSING, byte_count, count, estimate, fraction, plain, settings
 from dashboards.words import scale_notes
-from tasks.summary import SIZE_AXES, FrontierSummary, Interval, Panel, Point
+from tasks.summary import SIZE_AXES, Interval, Panel, Point, Summary
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 LEGEND = "[..] 95% interval; n seeds done; on: frontier over slots (s), bytes (b)"
 
 
-def frontier_table(summary: FrontierSummary) -> RenderableType:
+def frontier_table(summary: Summary) -> RenderableType:
     """A Rich renderable: for each panel its cells by curve and the scores of its curves; then the warnings.
 
     A cell's line has its settings, recall with interval (`recall_all` where there is no `recall`), measured slots and

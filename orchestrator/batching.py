@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from models.config import canonical_json
+from orchestrator.plan import is_trained
 from orchestrator.store.records import CellRow, Pending
 from tasks.workload import WORKLOADS, WorkloadConfig
 
@@ -32,6 +33,8 @@ class Batch:
 
 def batches(pending: Callable[[int, int], list[Pending]], cells: Mapping[int, CellRow]) -> Iterator[Batch]:
     """Batches over `pending(after position, limit)`, read page by page, in plan order.
+
+    A mechanism that is trained has batches of its own, with as many of its seeds as there are: they train together.
 
     `cells` may grow meanwhile; it holds the cells of a page by the time `pending` returns it.
     """
@@ -66,11 +69,14 @@ def _paged(pending: Callable[[int, int], list[Pending]]) -> Iterator[Pending]:
 
 
 def _group(cell: CellRow) -> str:
-    return canonical_json([cell.workload, cell.episodes, cell.dtype, cell.device])
+    alone = cell.digest if is_trained(cell) else None
+    return canonical_json([cell.workload, cell.episodes, cell.dtype, cell.device, alone])
 
 
 def _costs(cell: CellRow) -> tuple[float, float]:
     """Guessed seconds for the streams of one seed, and for one trial that reads them."""
+    if is_trained(cell):
+        return 0.0, 0.0
     tokens = stream_tokens(cell.workload)
     return (
         cell.episodes * (STREAM_SECONDS + PAIR_SECONDS * tokens * tokens),

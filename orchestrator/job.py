@@ -80,6 +80,7 @@ class Job:
         first = self._cells[trials[0].cell]
         return BatchTask(
             attempt=lease.attempt,
+            kind=self.sweep.kind,
             workload=first.workload,
             mechanisms=tuple(self._cells[cell].mechanism for cell in cells),
             trials=tuple((trial.trial, trial.seed, index[trial.cell]) for trial in trials),

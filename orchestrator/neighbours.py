@@ -48,7 +48,7 @@ class Neighbour:
 def flat_fields(cell: CellRow) -> Fields:
     """Everything that tells `cell` from others but its code."""
     return {
-        "kind": cell.kind,
+        "machine": cell.machine,
         "episodes": cell.episodes,
         "dtype": cell.dtype,
         "device": cell.device,

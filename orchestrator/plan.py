@@ -6,19 +6,19 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from models.config import MechanismConfig, canonical_json
 from models.mechanism import MECHANISMS
 from orchestrator.fingerprint import fingerprint, module_hashes
 from orchestrator.store.records import CellRow
+from tasks.kind import KINDS, Kind
 from tasks.workload import WORKLOADS, WorkloadConfig
+from workers.hardware import this_machine
 
 if TYPE_CHECKING:
     from orchestrator.spec import Spec
-
-EVALUATOR = "tasks.evaluate"
-"""The module that turns a trial into metrics; its code, and all it imports, is part of every trial's identity."""
 
 TrialAsked = tuple[CellRow, int, str]
 """A trial as the plan lists it: (cell, seed, key)."""
@@ -37,6 +37,7 @@ class Plan:
     """The product of a spec's axes: every combination of workload, mechanism, device class and seed exactly once.
 
     Trials come in an order that lets workers share streams: workload by workload, seed by seed, then every mechanism.
+    Mechanisms that are trained come last, each with all of its seeds, which train together.
     """
 
     def __init__(self, spec: Spec) -> None:
@@ -56,12 +57,21 @@ class Plan:
         self, workload: WorkloadConfig, mechanisms: Sequence[tuple[MechanismConfig, dict[str, object]]], device: str
     ) -> StreamGroup:
         episodes = self.spec.episodes or WORKLOADS.implementation(workload.name).default_episodes
-        shared = {"kind": self.spec.kind, "workload": workload.identity(), "episodes": episodes}
-        shared |= {"dtype": self.spec.dtype, "device": device}
+        shared: dict[str, object] = {"workload": workload.identity(), "episodes": episodes, "dtype": self.spec.dtype}
+        shared |= {"device": device, "machine": this_machine() if self.kind.measures_time else None}
         cells = tuple(
-            cell_row(shared, identity, code_fingerprint(workload.name, config.name)) for config, identity in mechanisms
+            cell_row(self.spec.kind, shared, identity, self._fingerprint(workload.name, config.name))
+            for config, identity in mechanisms
         )
         return StreamGroup(workload, episodes, cells)
+
+    @cached_property
+    def kind(self) -> type[Kind]:
+        """The spec's job type."""
+        return KINDS.implementation(self.spec.kind)
+
+    def _fingerprint(self, workload: str, mechanism: str) -> str:
+        return code_fingerprint(self.spec.kind, workload, mechanism)
 
     @property
     def cell_count(self) -> int:
@@ -76,21 +86,34 @@ class Plan:
     def code(self) -> dict[str, dict[str, str]]:
         """Hashes of the modules behind each fingerprint of the plan's cells, by fingerprint and module."""
         pairs = {(cell.workload["name"], cell.mechanism["name"]) for group in self.groups for cell in group.cells}
-        return dict(_code(_modules(workload, mechanism)) for workload, mechanism in pairs)
+        return dict(_code(_modules(self.spec.kind, workload, mechanism)) for workload, mechanism in pairs)
 
     def trials(self) -> Iterator[TrialAsked]:
         """Every trial, in plan order."""
         for group in self.groups:
-            for seed in self.spec.seeds:
-                for cell in group.cells:
-                    yield cell, seed, trial_key(cell, seed)
+            untrained = [cell for cell in group.cells if not is_trained(cell)]
+            trained = [cell for cell in group.cells if is_trained(cell)]
+            seed_by_seed = ((cell, seed) for seed in self.spec.seeds for cell in untrained)
+            cell_by_cell = ((cell, seed) for cell in trained for seed in self.spec.seeds)
+            for cell, seed in chain(seed_by_seed, cell_by_cell):
+                yield cell, seed, trial_key(cell, seed)
 
 
-def cell_row(shared: dict[str, object], mechanism: dict[str, object], code: str) -> CellRow:
-    """The cell of `mechanism` (an identity) under what its group shares, with its digest."""
+def is_trained(cell: CellRow) -> bool:
+    """Whether the cell's mechanism is trained, all of its seeds together."""
+    return MECHANISMS.implementation(cell.mechanism["name"]).trained
+
+
+def cell_row(kind: str, shared: dict[str, object], mechanism: dict[str, object], code: str) -> CellRow:
+    """The cell of `mechanism` (an identity) under what its group shares, with its digest.
+
+    The machine is part of a digest only where there is one; the kind is not: see `tasks.kind.Kind.evaluator`.
+    """
     identity = {**shared, "mechanism": mechanism, "code": code}
+    if identity["machine"] is None:
+        del identity["machine"]
     digest = hashlib.sha256(canonical_json(identity).encode()).hexdigest()
-    return CellRow(digest=digest, mechanism=mechanism, fingerprint=code, **shared)  # type: ignore[arg-type]
+    return CellRow(digest=digest, kind=kind, mechanism=mechanism, fingerprint=code, **shared)  # type: ignore[arg-type]
 
 
 def trial_key(cell: CellRow, seed: int) -> str:
@@ -98,14 +121,14 @@ def trial_key(cell: CellRow, seed: int) -> str:
     return hashlib.sha256(f"{cell.digest}:{seed}".encode()).hexdigest()[:32]
 
 
-def code_fingerprint(workload: str, mechanism: str) -> str:
-    """Fingerprint of all code that computes a trial of `mechanism` on `workload` (names)."""
-    return _code(_modules(workload, mechanism))[0]
+def code_fingerprint(kind: str, workload: str, mechanism: str) -> str:
+    """Fingerprint of all code that computes a trial of `mechanism` on `workload` in a sweep of `kind` (names)."""
+    return _code(_modules(kind, workload, mechanism))[0]
 
 
-def _modules(workload: str, mechanism: str) -> tuple[str, ...]:
+def _modules(kind: str, workload: str, mechanism: str) -> tuple[str, ...]:
     implementations = (WORKLOADS.implementation(workload), MECHANISMS.implementation(mechanism))
-    return (EVALUATOR, *(implementation.__module__ for implementation in implementations))
+    return (KINDS.implementation(kind).evaluator, *(implementation.__module__ for implementation in implementations))
 
 
 @cache

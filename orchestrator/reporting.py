@@ -9,20 +9,17 @@ from pathlib import Path
 from orchestrator.results import result_rows
 from orchestrator.store.records import SweepRow
 from orchestrator.store.store import Store
-from tasks.summary import FrontierSummary, ReportInput
+from tasks.kind import KINDS
+from tasks.summary import ReportInput, Summary
 
 
-def summary_of(store: Store, sweep: SweepRow) -> FrontierSummary:
+def summary_of(store: Store, sweep: SweepRow) -> Summary:
     """What the sweep says so far."""
-    from tasks.frontier import summarise
-
-    return summarise(list(result_rows(store, sweep)))
+    return KINDS.implementation(sweep.kind).summarise(list(result_rows(store, sweep)))
 
 
 def report_input(store: Store, sweep: SweepRow) -> ReportInput:
     """Everything the sweep's report shows."""
-    from tasks.frontier import summarise
-
     rows = list(result_rows(store, sweep))
     counts = sweep.counts
     seconds = None if sweep.finished is None or sweep.started is None else sweep.finished - sweep.started
@@ -37,14 +34,14 @@ def report_input(store: Store, sweep: SweepRow) -> ReportInput:
         counts={"trials": counts.total, "done": counts.done, "failed": counts.failed, "reused": sweep.reused},
         failures=dict(Counter(row["reason"] for row in rows if row["state"] == "failed")),
         spec=sweep.spec_text,
-        summary=summarise(rows),
+        summary=KINDS.implementation(sweep.kind).summarise(rows),
         hardware=tuple(store.hardware_of(sweep.id)),
         reproduce=_reproduce(sweep),
         software={name: str(value) for name, value in sweep.software.items()},
     )
 
 
-def write_report(store: Store, sweep: SweepRow, folder: Path) -> tuple[Path, FrontierSummary]:
+def write_report(store: Store, sweep: SweepRow, folder: Path) -> tuple[Path, Summary]:
     """Draw the sweep's report into `folder`; the HTML file's path and the summary it shows."""
     from dashboards.report import render_report
 

@@ -39,7 +39,7 @@ def result_rows(store: Store, sweep: SweepRow, trials: Sequence[int] | None = No
             configs[text] = _shown("workload", WORKLOADS, row["workload"]) | _shown(
                 "mechanism", MECHANISMS, row["mechanism"]
             )
-        values = {**row, "sweep": sweep.id, "trial": row["position"], "reused": bool(row["reused"])}
+        values = {**row, "sweep": sweep.id, "kind": sweep.kind, "trial": row["position"], "reused": bool(row["reused"])}
         yield {
             **{name: values[name] for name in LEADING},
             **configs[text],

@@ -33,7 +33,7 @@ from orchestrator.tracker_process import TrackerProcess
 from workers.host import Preparation
 
 if TYPE_CHECKING:
-    from tasks.summary import FrontierSummary
+    from tasks.summary import Summary
 
 ExecutorName = Literal["ray", "inline"]
 UNFINISHED = (SweepState.QUEUED, SweepState.RUNNING, SweepState.PAUSED)
@@ -44,7 +44,7 @@ class Drawn:
     """A report: its file, and the summary it shows."""
 
     path: Path
-    summary: FrontierSummary
+    summary: Summary
 
 
 @dataclass(frozen=True)
@@ -253,7 +253,7 @@ def _executor(name: ExecutorName, settings: Settings, store: Store, sweep: Sweep
 def _refuse_edited_code(sweep: SweepRow, cells: Iterable[CellRow]) -> None:
     """In this process only the code as it is now can run; Ray's workers run what was pinned."""
     kinds = {(cell.workload["name"], cell.mechanism["name"], cell.fingerprint) for cell in cells}
-    if any(code_fingerprint(workload, mechanism) != pinned for workload, mechanism, pinned in kinds):
+    if any(code_fingerprint(sweep.kind, workload, mechanism) != pinned for workload, mechanism, pinned in kinds):
         raise RequestError(
             f"the code was edited after sweep {sweep.id} was submitted: run it without `--executor inline` "
             "(workers use the code as it was), or submit its spec again"

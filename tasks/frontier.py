@@ -15,7 +15,7 @@ from tasks.cells import Cell, CurveName, Row, group_cells, name_curves, panels
 from tasks.seeds import generator
 from tasks.staircase import area_under_curve, hypervolume_under, on_frontier
 from tasks.statistics import CurveSample, column_means, mean_intervals, paired_bootstrap
-from tasks.summary import SIZE_AXES, Curve, FrontierSummary, Interval, Panel, Point
+from tasks.summary import SIZE_AXES, Curve, Interval, Panel, Point, Summary
 
 METRICS = "metrics."
 RECALL = "recall"
@@ -33,7 +33,7 @@ MACHINE = {"hw.cpu_model": "CPU models", "hw.gpu": "GPUs", "hw.threads": "thread
 WEAKENED = "their cells rest on fewer seeds, or on none"
 
 
-def summarise(rows: Sequence[Row]) -> FrontierSummary:
+def summarise(rows: Sequence[Row]) -> Summary:
     """The frontier of every mechanism on every workload, from one row a trial.
 
     rows: dotted columns `state`, `reason`, `seed`, `episodes`, `workload.*`, `mechanism.*`, `metrics.*`, `hw.*`, of
@@ -49,7 +49,7 @@ def summarise(rows: Sequence[Row]) -> FrontierSummary:
         for cell in members:
             by_curve.setdefault(curve_of[id(cell)], []).append(cell)
         summary.append(_panel(title, [_measure(name, curve, seeds, metrics) for name, curve in by_curve.items()]))
-    return FrontierSummary(tuple(summary), tuple(_warnings(rows, cells)))
+    return Summary(tuple(summary), tuple(_warnings(rows, cells)))
 
 
 def _metrics(rows: Iterable[Row]) -> list[str]:

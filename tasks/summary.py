@@ -1,4 +1,4 @@
-"""What a finished (or running) sweep of `kind: frontier` says: plain data that reports and tables are drawn from."""
+"""What a finished (or running) sweep says: plain data that reports and tables are drawn from."""
 
 from __future__ import annotations
 
@@ -71,12 +71,61 @@ class Panel:
     size_range: dict[str, tuple[float, float]]
 
 
+Value = str | int | float | Interval | None
+"""What stands in a table: text, a number, an estimate with its interval, or nothing."""
+
+
 @dataclass(frozen=True)
-class FrontierSummary:
-    """Panels in the order of the spec, and what a reader must be told of (failed cells, mixed hardware, ...)."""
+class Grid:
+    """A table: named columns, and rows as wide as there are columns."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Value, ...], ...]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a chart: points (x, y) by rising x, and where known the ends of y's 95% interval at each."""
+
+    label: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    low: tuple[float | None, ...] | None = None
+    high: tuple[float | None, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Lines over a common x. x_label and y_label carry the units; log_x, log_y: logarithmic axes."""
+
+    x_label: str
+    y_label: str
+    lines: tuple[Line, ...]
+    log_x: bool = False
+    log_y: bool = False
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a report beside the frontiers: a heading, sentences (one a paragraph), a table, charts.
+
+    name: short and fit for a file's name, unique within a summary
+    """
+
+    name: str
+    title: str
+    text: tuple[str, ...] = ()
+    table: Grid | None = None
+    charts: tuple[Chart, ...] = ()
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Panels in the order of the spec, what the job type adds, and what a reader must know (failed cells, ...)."""
 
     panels: tuple[Panel, ...]
     warnings: tuple[str, ...] = ()
+    sections: tuple[Section, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -99,7 +148,7 @@ class ReportInput:
     counts: dict[str, int]
     failures: dict[str, int]
     spec: str
-    summary: FrontierSummary
+    summary: Summary
     hardware: tuple[dict[str, Any], ...]
     reproduce: tuple[str, ...]
     software: dict[str, str] = field(default_factory=dict)

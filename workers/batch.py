@@ -10,7 +10,9 @@ from typing import Any, cast
 
 from models.config import MechanismConfig, canonical_json
 from models.mechanism import MECHANISMS
-from tasks.evaluate import Outcome, evaluate, failure
+from tasks.evaluate import Outcome, failure
+from tasks.fitting import Fits, fit_all
+from tasks.kind import KINDS
 from tasks.workload import WORKLOADS, Workload, WorkloadConfig
 from workers.hardware import ResourceMeter
 from workers.log_capture import capture_lines
@@ -20,10 +22,12 @@ from workers.log_capture import capture_lines
 class BatchTask:
     """One batch as a worker is handed it: plain data, so that it crosses processes and code versions safely.
 
-    trials: (trial id, seed, index into `mechanisms`); timeout: most seconds a trial may take, None: any
+    kind: the job type; trials: (trial id, seed, index into `mechanisms`)
+    timeout: most seconds a trial may take, None: any
     """
 
     attempt: int
+    kind: str
     workload: dict[str, Any]
     mechanisms: tuple[dict[str, Any], ...]
     trials: tuple[tuple[int, int, int], ...]
@@ -72,24 +76,52 @@ def _run_trials(task: BatchTask) -> tuple[list[TrialReport], int | None]:
     for trial, seed, mechanism in task.trials:
         by_seed.setdefault(seed, []).append((trial, mechanism))
     reports: list[TrialReport] = []
-    peak = None
+    training = _train(task, configs, list(by_seed))
+    peak = training.peak_memory_bytes
     for seed, members in by_seed.items():
         started = time.time()
         with ResourceMeter() as meter:
-            outcomes = _evaluate(task, [configs[m] for _, m in members], seed)
+            outcomes = _evaluate(task, [configs[m] for _, m in members], seed, training.fits)
         finished = time.time()
         peak = max(filter(None, (peak, meter.peak_memory_bytes)), default=None)
-        share = 1.0 / len(members)
+        share, part = 1.0 / len(members), 1.0 / len(task.trials)
+        wall = meter.wall_seconds * share + training.wall_seconds * part
+        cpu = meter.cpu_seconds * share + training.cpu_seconds * part
         reports += [
-            TrialReport(trial, outcome, started, finished, meter.wall_seconds * share, meter.cpu_seconds * share)
+            TrialReport(trial, outcome, started - training.wall_seconds * part, finished, wall, cpu)
             for (trial, _), outcome in zip(members, outcomes, strict=True)
         ]
     return reports, peak
 
 
-def _evaluate(task: BatchTask, mechanisms: list[MechanismConfig], seed: int) -> list[Outcome]:
+@dataclass(frozen=True)
+class Training:
+    """What a batch's mechanisms have learned, and what that cost."""
+
+    fits: Fits
+    wall_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    peak_memory_bytes: int | None = None
+
+
+def _train(task: BatchTask, configs: list[MechanismConfig], seeds: list[int]) -> Training:
+    """Train what has to be trained, all seeds together."""
+    learners = [config for config in configs if MECHANISMS.implementation(config.name).trained]
+    if not learners:
+        return Training({})
+    with ResourceMeter() as meter:
+        try:
+            fits = fit_all(load_workload(task.workload), learners, seeds)
+        except Exception:  # the workload cannot be made: the evaluation will meet the same error, and report it
+            fits = {}
+    return Training(fits, meter.wall_seconds, meter.cpu_seconds, meter.peak_memory_bytes)
+
+
+def _evaluate(task: BatchTask, mechanisms: list[MechanismConfig], seed: int, fits: Fits) -> list[Outcome]:
     try:
-        return evaluate(load_workload(task.workload), mechanisms, seed, task.episodes, task.dtype, task.timeout)
+        return KINDS.implementation(task.kind).evaluate(
+            load_workload(task.workload), mechanisms, seed, task.episodes, task.dtype, task.timeout, fits
+        )
     except Exception as error:  # the workload's own fault: every trial that reads it fails with the same reason
         return [failure(error)] * len(mechanisms)
 

@@ -93,6 +93,11 @@ def machine_id(record: Mapping[str, Any]) -> str:
     return _digest({name: record.get(name) for name in MACHINE_FIELDS})
 
 
+def this_machine() -> str:
+    """The `machine_id` of the machine that this process runs on."""
+    return machine_id(read_hardware().flat())
+
+
 def _digest(tree: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(tree, sort_keys=True).encode()).hexdigest()[:32]
 

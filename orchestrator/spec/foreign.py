@@ -59,5 +59,5 @@ RENAMED_KEYS = {
 }
 """Found at the top of a spec in place of a key of ours."""
 
-DISTANT_KINDS = ("seed_study", "cost_scaling", "gate_ablation", "adaptive", "tuning", "training")
+DISTANT_KINDS = ("tuning", "training")
 """Job types with a name and no reader."""

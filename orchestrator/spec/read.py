@@ -15,9 +15,10 @@ from orchestrator.spec.hints import did_you_mean, nearest, one_of
 from orchestrator.spec.nodes import ListNode, MapNode, Node, ScalarNode, quoted, shown, to_python
 from orchestrator.spec.overrides import apply_overrides
 from orchestrator.spec.problems import Problems, Source
-from orchestrator.spec.schema import KINDS, SeedRange, SpecFields, StopAfter
+from orchestrator.spec.schema import SeedRange, SpecFields, StopAfter
 from orchestrator.spec.spec import Policy, Spec
 from orchestrator.spec.validation import check_field, validate
+from tasks.kind import KINDS
 
 TEXT_NAME = "<text>"
 
@@ -126,24 +127,24 @@ class _Reader:
         if not self._problems.clean(node):
             return
         if field == "kind" and isinstance(node, ScalarNode) and isinstance(node.value, str) and node.value not in KINDS:
-            distant = node.value in DISTANT_KINDS
-            wrong = (
-                f"kind {quoted(node.text)} is not available in this version"
-                if distant
-                else f"unknown kind {quoted(node.text)}"
-            )
-            hint = "" if distant else did_you_mean(node.value, KINDS)
-            self._problems.add(node, wrong, expected=f"an available kind: {', '.join(KINDS)}", hint=hint)
+            self._report_kind(node, node.value)
             return
         if field == "seeds" and isinstance(node, MapNode) and (words := {"until", *FORMS} & set(node.keys())):
             wrong = "`seeds` takes no axis"
             if "until" in words:
-                wrong = "`until` belongs to `kind: seed_study`, which is not available in this version"
+                wrong = "`until` is not available in this version"
             self._problems.add(node, wrong, expected="a count, {count: 10, base: 7}, or a list of seeds")
             return
         check_field(SpecFields, field, node, self._problems, {})
         if isinstance(node, ListNode):
             self._check_distinct(field, node)
+
+    def _report_kind(self, node: Node, name: str) -> None:
+        known = KINDS.names()
+        distant = name in DISTANT_KINDS
+        wrong = f"kind `{name}` is not available in this version" if distant else f"unknown kind {quoted(name)}"
+        hint = "" if distant else did_you_mean(name, known)
+        self._problems.add(node, wrong, expected=f"an available kind: {', '.join(known)}", hint=hint)
 
     def _check_distinct(self, field: str, node: ListNode) -> None:
         seen = set()

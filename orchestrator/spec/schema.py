@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, WithJsonSchema, model_validator
 
 from models.stream import DTYPES
+from tasks.kind import KINDS
 
-Kind = Literal["frontier"]
-KINDS: tuple[str, ...] = get_args(Kind)
+KindName = Annotated[str, WithJsonSchema({"type": "string", "enum": KINDS.names()})]
 
 DeviceClass = Literal["cpu", "cuda", "mps"]
 DTypeName = Literal["float32", "float16", "bfloat16", "float64"]
@@ -97,7 +97,7 @@ class SpecFields(_Strict):
         pattern=ONE_LINE,
         description="what the sweep is called, here and in MLflow; one line",
     )
-    kind: Kind = Field(description="the job type")
+    kind: KindName = Field(description="the job type")
     description: str | None = Field(None, description="free text that goes with the results")
     workload: Any = Field(description="what makes the streams: one workload, or a list of them")
     mechanisms: Any = Field(description="the memories that read the streams, one entry each")

@@ -4,49 +4,17 @@ from __future__ import annotations
 
 from orchestrator.errors import RequestError
 from orchestrator.spec.hints import one_of
-from orchestrator.spec.schema import KINDS
+from tasks.kind import KINDS
 
-FRONTIER = """\
+HEADER = """\
 # A slotsweep spec: what to measure. `slotsweep validate FILE` checks it, `slotsweep plan FILE` counts its trials,
 # `slotsweep run FILE` runs it and writes a report. `slotsweep schema` prints a JSON Schema for your editor.
 
-name: my-frontier          # names the sweep, here and in MLflow
-kind: frontier             # recall against measured size, with intervals over seeds
-
-# What makes the streams of (key, value) tokens. `slotsweep list workloads` shows all workloads and their fields.
-workload:
-  name: associative_recall
-  items: 64                # distinct items
-  repeats: 4               # tokens of each item
-  classes: 16
-  dim: 32
-  noise: 0.3               # expected length of the noise on a key
-
-# The memories to compare. `slotsweep list mechanisms` shows all mechanisms and their fields.
-# Any field of a workload or mechanism may be an axis; the sweep runs the product of all axes:
-#   {values: [16, 64, 256]}      these values
-#   {linspace: [0.1, 0.8, 8]}    8 values from 0.1 to 0.8, evenly spaced, both ends included
-#   {logspace: [16, 256, 5]}     5 values from 16 to 256 in equal ratios, both ends included (16, 32, 64, 128, 256)
-#   {range: [0, 100, 10]}        0, 10, ..., 90: the stop is not included
-mechanisms:
-  - {name: full_attention}
-  - {name: dp_cache, tau: {linspace: [0.2, 0.8, 4]}}  # novelty threshold; `similarity: 0.6` may stand for `tau: 0.4`
-  - {name: h2o, budget: {values: [16, 32, 64, 128]}}
-  - {name: recency, budget: {values: [16, 32, 64, 128]}}
-
-seeds: 10                  # seeds 0 to 9; or {count: 10, base: 7}, or a list. Every mechanism sees the same streams
-episodes: 50               # streams a trial averages over
-device: any                # cpu | cuda | mps | any, or a list: run on each and compare
-# dtype: float32           # number format in which keys are stored: float32 | float16 | bfloat16 | float64
-# plugins: [my_memory.py]  # modules that define mechanisms or workloads of your own
 """
-
-STARTERS = {"frontier": FRONTIER}
-assert set(STARTERS) == set(KINDS)
 
 
 def starter_spec(kind: str = "frontier") -> str:
     """The text of a commented, valid spec of `kind`. Raises RequestError for a kind without one."""
-    if kind not in STARTERS:
-        raise RequestError(f"there is no starter of kind `{kind}`; expected {one_of(STARTERS)}")
-    return STARTERS[kind]
+    if kind not in KINDS:
+        raise RequestError(f"there is no starter of kind `{kind}`; expected {one_of(KINDS.names())}")
+    return HEADER + KINDS.implementation(kind).starter

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tasks.summary import Curve, FrontierSummary, Interval, Panel, Point, ReportInput
+from tasks.summary import Curve, Interval, Panel, Point, ReportInput, Summary
 
 ITEMS, REPEATS, CLASSES, DIM = 64, 4, 16, 32
 LENGTH = ITEMS * REPEATS
@@ -225,7 +225,7 @@ def report(*panels: Panel, warnings: tuple[str, ...] = (), **changes: Any) -> Re
         },
         failures={"out_of_memory": failed} if failed else {},
         spec=SPEC,
-        summary=FrontierSummary(shown, warnings),
+        summary=Summary(shown, warnings),
         hardware=(HARDWARE,),
         reproduce=("pip install slotsweep==0.1.0", "slotsweep run recall-frontier.yaml"),
         software={"slotsweep": "0.1.0", "numpy": "2.4.1", "ray": "2.60.0", "mlflow": "3.17.0", "numba": "0.68.0"},
@@ -324,7 +324,7 @@ def cases() -> dict[str, ReportInput]:
     )
     return {
         "plain": report(),
-        "no cells": report(summary=FrontierSummary(())),
+        "no cells": report(summary=Summary(())),
         "nothing finished": unfinished(),
         "one seed": report(panel(seeds=1)),
         "all seeds of a cell failed": report(panel(failed=10)),

@@ -11,7 +11,7 @@ from matplotlib.collections import PolyCollection
 
 from dashboards.figures import frontier_figure, write_figures
 from dashboards.style import LIGHT_COLOURS, styles
-from tasks.summary import FrontierSummary, Panel
+from tasks.summary import Panel, Summary
 
 MAGIC = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
 
@@ -30,7 +30,7 @@ def test_every_case_gives_three_whole_files_for_each_axis(case: str, sample: Mod
 
 def test_several_panels_are_numbered(sample: ModuleType, tmp_path: Path) -> None:
     small = sample.crowd(curves=2, points=2)
-    names = {path.name for path in write_figures(FrontierSummary((small, small)), tmp_path)}
+    names = {path.name for path in write_figures(Summary((small, small)), tmp_path)}
     assert names == {
         f"frontier-{axis}-{i}.{suffix}"
         for axis in ("slots", "bytes")
@@ -40,7 +40,7 @@ def test_several_panels_are_numbered(sample: ModuleType, tmp_path: Path) -> None
 
 
 def test_equal_numbers_give_equal_files(sample: ModuleType, tmp_path: Path) -> None:
-    summary = FrontierSummary((sample.crowd(curves=3, points=3),))
+    summary = Summary((sample.crowd(curves=3, points=3),))
     for one, other in zip(write_figures(summary, tmp_path), write_figures(summary, tmp_path / ".."), strict=True):
         assert one.read_bytes() == other.read_bytes()
 

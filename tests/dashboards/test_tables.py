@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 from dashboards.tables import as_csv, as_latex, as_markdown, mark_methods, metric_names, rows_of, write_tables
-from tasks.summary import FrontierSummary
+from tasks.summary import Summary
 
 
 def number(text: str) -> float | None:
@@ -91,4 +91,4 @@ def test_files(sample: ModuleType, tmp_path: Path) -> None:
     written = write_tables(sample.report().summary, tmp_path)
     assert [path.name for path in written] == ["frontier.csv", "frontier.md", "frontier.tex"]
     assert all(path.stat().st_size for path in written)
-    assert as_csv(FrontierSummary(())).count("\n") == 1
+    assert as_csv(Summary(())).count("\n") == 1

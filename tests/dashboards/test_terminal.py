@@ -11,10 +11,10 @@ from rich.console import Console
 
 from dashboards.terminal import frontier_table
 from dashboards.text import byte_count, count, estimate, fraction
-from tasks.summary import FrontierSummary
+from tasks.summary import Summary
 
 
-def printed(summary: FrontierSummary, width: int = 80) -> str:
+def printed(summary: Summary, width: int = 80) -> str:
     """What a terminal of `width` columns that knows no colour shows."""
     console = Console(file=StringIO(), width=width, color_system=None)
     console.print(frontier_table(summary))
@@ -63,7 +63,7 @@ def test_unfinished_cells_stay_visible(sample: ModuleType) -> None:
     text = printed(sample.unfinished().summary)
     assert text.count("0/10") == 45
     assert text.count("undefined") == 24
-    assert "no cells" in printed(FrontierSummary(()))
+    assert "no cells" in printed(Summary(()))
 
 
 @pytest.mark.parametrize("width", [80, 200])
@@ -71,7 +71,7 @@ def test_markup_and_long_names_are_text(width: int, sample: ModuleType) -> None:
     panel = sample.panel()
     labels = ["[red]not markup[/red]", *("x" * 120 for _ in panel.curves[1:])]
     curves = tuple(replace(curve, label=label) for curve, label in zip(panel.curves, labels, strict=True))
-    text = printed(FrontierSummary((replace(panel, curves=curves, title="[bold]t"),), ("[/]",)), width)
+    text = printed(Summary((replace(panel, curves=curves, title="[bold]t"),), ("[/]",)), width)
     assert max(map(len, text.splitlines())) <= width
     assert "[red]not markup[/red]" in "".join(text.split("\n")).replace("  ", " ")
     assert "[bold]t" in text

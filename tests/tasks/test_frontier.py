@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tasks.frontier import summarise
-from tasks.summary import Curve, FrontierSummary, Point
+from tasks.summary import Curve, Point, Summary
 
 WORKLOAD = {"name": "associative_recall", "items": 64, "noise": 0.3}
 SLOT_BYTES = 132
@@ -58,7 +58,7 @@ def rows_of(mechanism: str, points: dict[int, float], seeds: int = 3, **fields: 
     ]
 
 
-def curves(summary: FrontierSummary) -> dict[str, Curve]:
+def curves(summary: Summary) -> dict[str, Curve]:
     (panel,) = summary.panels
     return {curve.label: curve for curve in panel.curves}
 
@@ -297,7 +297,7 @@ def test_a_panel_is_titled_by_what_differs(workloads: list[dict[str, Any]], titl
 # What is missing, and what a reader is told
 
 
-def point_of(summary: FrontierSummary, budget: int) -> Point:
+def point_of(summary: Summary, budget: int) -> Point:
     return next(p for curve in summary.panels[0].curves for p in curve.points if p.settings["budget"] == budget)
 
 
@@ -343,7 +343,7 @@ def test_nothing_finished() -> None:
 
 
 def test_no_rows_at_all() -> None:
-    assert summarise([]) == FrontierSummary((), ("there are no trials",))
+    assert summarise([]) == Summary((), ("there are no trials",))
 
 
 def test_a_curve_that_failed_altogether_stands_beside_one_that_did_not() -> None:

@@ -230,6 +230,7 @@ def test_a_batch_report_carries_its_lines(monkeypatch: pytest.MonkeyPatch) -> No
     mechanism: MechanismConfig = MECHANISMS.config_class("full_attention").model_validate({"name": "full_attention"})
     task = BatchTask(
         attempt=5,
+        kind="frontier",
         workload=WORKLOAD,
         mechanisms=(mechanism.model_dump(mode="json"),),
         trials=((1, 0, 0), (2, 1, 0)),

@@ -1,0 +1,64 @@
+"""The seam every job type meets: how its trials are computed, and what a sweep of them says."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from models.config import Config, MechanismConfig
+from models.registry import Registry
+
+if TYPE_CHECKING:
+    from tasks.cells import Row
+    from tasks.evaluate import Outcome
+    from tasks.fitting import Fits
+    from tasks.summary import Summary
+    from tasks.workload import Workload
+
+
+class KindConfig(Config):
+    """Options a job type has: its name."""
+
+
+class Kind(ABC):
+    """A job type. Nothing of it is made: a spec names it, and its methods are asked."""
+
+    evaluator: ClassVar[str] = "tasks.evaluate"
+    """The module that turns a trial into metrics. Its code is part of a trial's key; the job type's name is not, so
+    that a trial which one sweep computed serves sweeps of every kind with the same evaluator."""
+
+    measures_time: ClassVar[bool] = False
+    """True where trials measure time: they run one after another, on a node that computes nothing else, and the machine
+    belongs to a trial's key."""
+
+    starter: ClassVar[str]
+    """The text of a commented spec to begin with."""
+
+    @classmethod
+    def evaluate(
+        cls,
+        workload: Workload[Any],
+        mechanisms: Sequence[MechanismConfig],
+        seed: int,
+        episodes: int,
+        dtype: str,
+        timeout: float | None,
+        fits: Fits,
+    ) -> list[Outcome]:
+        """What becomes of the trials (workload, mechanism, seed) of `mechanisms`; as `tasks.evaluate.evaluate`.
+
+        fits: what those of them that are trained have learned
+        """
+        from tasks.evaluate import evaluate
+
+        return evaluate(workload, mechanisms, seed, episodes, dtype, timeout)
+
+    @classmethod
+    @abstractmethod
+    def summarise(cls, rows: Sequence[Row]) -> Summary:
+        """What the trials of a sweep say, from one row a trial (see `tasks.frontier.summarise`)."""
+
+
+KINDS: Registry[Kind] = Registry("kind", "tasks.kinds", "slotsweep.kinds")
+kind = KINDS.register
