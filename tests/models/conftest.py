@@ -25,6 +25,7 @@ def lab() -> SimpleNamespace:
         config=config,
         mechanism=mechanism,
         plain_read=plain_read,
+        plain_read_state=plain_read_state,
         read=read,
         read_one=read_one,
         recall_stream=recall_stream,
@@ -39,6 +40,7 @@ class Reading:
     tokens: list[list[int]] = field(default_factory=list)
     values: list[list[int]] = field(default_factory=list)
     keys: list[Floats] = field(default_factory=list)
+    states: list[Floats] = field(default_factory=list)
     counts: list[int] = field(default_factory=list)
     answers: list[Floats] = field(default_factory=list)
     held: int = 0
@@ -76,6 +78,8 @@ def _note(reading: Reading, group: Mechanism[Any], c: int, answers: Floats) -> N
     count = int(group.counts()[c])
     reading.counts.append(count)
     reading.answers.append(answers)
+    if hasattr(group, "states"):
+        reading.states.append(group.states[c].copy())
     if hasattr(group, "contents"):
         contents = group.contents()
         reading.tokens.append(contents.tokens[c, :count].tolist())
@@ -146,3 +150,12 @@ def plain_read(
     best = min(value for value, share in shares.items() if share >= most * (1.0 - TIE))
     gaps += [1.0 - share / most for share in shares.values() if share < most * (1.0 - TIE)]
     return best, min(gaps, default=math.inf)
+
+
+def plain_read_state(features: Floats, state: Floats) -> tuple[int, float]:
+    """Class read for a query's features from a state matrix, and the gap by which it won, relative to its scale."""
+    scores = [math.fsum(x * y for x, y in zip(features, column, strict=True)) for column in state.T]
+    scale = math.hypot(*features) * max(math.hypot(*column) for column in state.T) or 1.0
+    most = max(scores)
+    best = next(c for c, score in enumerate(scores) if score >= most - TIE * scale)
+    return best, min(((most - score) / scale for score in scores if score < most - TIE * scale), default=math.inf)

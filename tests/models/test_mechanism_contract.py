@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from models.config import canonical_json
+from models.fixed_state import FixedState
 from models.mechanism import MECHANISMS, SlotMemory
 from models.reference import unit_keys
 from models.stream import Floats, Stream, unit
@@ -51,6 +52,12 @@ GROUPS: dict[str, list[list[dict[str, Any]]]] = {
     "item_lru": [BUDGETS, [{"budget": 3, "tau": tau} for tau in (-0.5, 0.0, 0.9, 2.0)]],
     "item_lfu": [BUDGETS, [{"budget": 3, "tau": tau} for tau in (-0.5, 0.0, 0.9, 2.0)]],
     "optimal": [BUDGETS],
+    "superposition": [[{"decay": decay} for decay in (1.0, 0.995, 0.9, 0.01)]],
+    "linear_attention": [[{"feature_map": name}] for name in ("elu", "relu", "identity")],
+    "delta_rule": [[{"beta": beta} for beta in (0.01, 0.5, 1.0, 2.0)]],
+    "gated_delta_rule": [[{"alpha": alpha, "beta": beta} for alpha in (1.0, 0.99, 0.1) for beta in (0.1, 1.0, 1.5)]],
+    "ridge_memory": [[{"ridge": ridge} for ridge in (1e-3, 1.0, 30.0)]],
+    "quadratic_memory": [[{}], [{"ridge": ridge} for ridge in (1e-3, 1.0, 30.0)]],
     "adaptive_dp_cache": [
         [
             {"tau": 0.1, "eta": 0.1, "beta": 40.0, "m0": 8.0, "decay": 0.99},
@@ -65,7 +72,7 @@ GROUPS: dict[str, list[list[dict[str, Any]]]] = {
         [{"window": 4, "tau": tau} for tau in (-0.5, 0.0, 0.9, 2.0)],
     ],
     "belady": [BUDGETS, [{"budget": 3, "tau": tau} for tau in (-0.5, 0.0, 0.9, 2.0)]],
-}  # fmt: skip
+}
 
 EVERY_GROUP = [pytest.param(name, group, id=f"{name}-{n}") for name in GROUPS for n, group in enumerate(GROUPS[name])]
 every_group = pytest.mark.parametrize(("name", "group"), EVERY_GROUP)
@@ -172,6 +179,10 @@ def assert_equals_reference(
     for fields, fast in zip(group, lab.read(lab.mechanism(name, *group), stream, dtype=dtype), strict=True):
         config = lab.config(name, **fields)
         plain = made.reference(stream, config, np.random.default_rng(0), dtype)
+        if issubclass(made, FixedState):
+            assert_state(lab, name, fields, stream, plain, fast)
+            compared += 1
+            continue
         for answers, count in zip(fast.answers, fast.counts, strict=True):
             assert count == 0 or not np.isnan(answers).any()
         if plain.margin <= DECIDED:
@@ -198,6 +209,21 @@ def assert_answers(lab: SimpleNamespace, config: Any, stream: Stream, plain: Any
                 continue
             value, gap = lab.plain_read(query, slot_keys, plain.values[n], config.reading, getattr(config, "k", None))
             assert gap <= DECIDED or credit == (value == answer)
+
+
+def assert_state(
+    lab: SimpleNamespace, name: str, fields: dict[str, Any], stream: Stream, plain: Any, fast: Any
+) -> None:
+    """A memory of fixed size has the reference's state, up to rounding, and answers as a plain read of it does."""
+    assert (fast.held, fast.peak) == (plain.held, plain.peak)
+    assert fast.counts == [len(state) for state in plain.states]
+    features = lab.mechanism(name, fields).features
+    for phase, state, held, answers in zip(stream.phases, plain.states, fast.states, fast.answers, strict=True):
+        np.testing.assert_allclose(held, state, rtol=0.0, atol=1e-8 * max(1.0, np.abs(state).max()))
+        for query, answer, credit in zip(features(unit(phase.queries)), phase.answers, answers, strict=True):
+            value, gap = lab.plain_read_state(query, state)
+            assert math.isnan(credit) == (not state.any())
+            assert math.isnan(credit) or gap <= DECIDED or credit == (value == answer)
 
 
 @every_group
@@ -243,7 +269,8 @@ def test_ties_are_settled_by_the_stated_rule(lab: SimpleNamespace, name: str, ki
 def assert_same_bits(one: Any, other: Any) -> None:
     assert (one.tokens, one.values, one.counts) == (other.tokens, other.values, other.counts)
     assert (one.held, one.peak) == (other.held, other.peak)
-    for left, right in zip(one.answers + one.keys, other.answers + other.keys, strict=True):
+    arrays = ([*reading.answers, *reading.keys, *reading.states] for reading in (one, other))
+    for left, right in zip(*arrays, strict=True):
         assert left.tobytes() == right.tobytes()
 
 
@@ -291,7 +318,7 @@ def test_nothing_is_left_of_a_stream_when_the_next_is_read(
 def test_a_seed_matters_exactly_where_the_mechanism_says_so(lab: SimpleNamespace, name: str) -> None:
     stream, group = long_stream(lab, 6), GROUPS[name][0]
     one, other = (lab.read(lab.mechanism(name, *group), stream, seed) for seed in (1, 2))
-    same = all(a.tokens == b.tokens for a, b in zip(one, other, strict=True))
+    same = all(a.tokens == b.tokens and np.array_equal(a.states, b.states) for a, b in zip(one, other, strict=True))
     assert same == MECHANISMS.implementation(name).seed_free
 
 
@@ -308,6 +335,9 @@ def test_no_budget_is_exceeded_and_usage_adds_up(
     read = stream.phases[-1].end
     made = lab.mechanism(name, *group)
     for fields, reading in zip(group, lab.read(made, stream), strict=True):
+        if isinstance(made, FixedState):
+            assert reading.counts == [made.rows(stream.dim)] * len(stream.phases)
+            continue
         limit = fields.get("budget", fields.get("cap", read))
         assert all(
             0 <= count <= min(limit, phase.end) for count, phase in zip(reading.counts, stream.phases, strict=True)
@@ -320,7 +350,9 @@ def test_no_budget_is_exceeded_and_usage_adds_up(
                 assert values == stream.values[tokens].tolist()
 
 
-@pytest.mark.parametrize("name", GROUPS)
+@pytest.mark.parametrize(
+    "name", [name for name in GROUPS if not issubclass(MECHANISMS.implementation(name), FixedState)]
+)
 def test_bytes_grow_with_the_key_and_name_their_metadata(lab: SimpleNamespace, name: str) -> None:
     stream = long_stream(lab, 7)
     metadata = {
@@ -394,7 +426,7 @@ def test_every_field_is_described(name: str) -> None:
 def test_configs_reject_junk(lab: SimpleNamespace, name: str, junk: Any) -> None:
     good = GROUPS[name][0][-1]
     for key in MECHANISMS.config_class(name).model_fields:
-        if (name, key, junk) != ("dp_cache", "cap", None):
+        if (name, key, junk) not in [("dp_cache", "cap", None), ("quadratic_memory", "ridge", None)]:
             with pytest.raises(ValidationError):
                 MECHANISMS.config_class(name)(**{**good, key: junk})
     with pytest.raises(ValidationError, match="unheard_of"):
