@@ -16,7 +16,7 @@ import shutil
 import tempfile
 import zipfile
 import zlib
-from io import BufferedReader
+from io import BufferedReader, TextIOWrapper
 from pathlib import Path
 
 from tasks.catalogue import Archive, Corpus, Files
@@ -33,7 +33,7 @@ class CorpusError(RuntimeError):
 
 
 def corpus_files(corpus: Corpus) -> dict[str, Path]:
-    """Verified paths of the files of `corpus`, by name; `open_content` reads them. Raises CorpusError."""
+    """Verified paths of the files of `corpus`, by name; `open_text` reads them. Raises CorpusError."""
     given = os.environ.get("SLOTSWEEP_DATA")
     if given:
         paths = _find(corpus, Path(given) / corpus.folder)
@@ -50,6 +50,11 @@ def corpus_files(corpus: Corpus) -> dict[str, Path]:
 def open_content(path: Path) -> gzip.GzipFile | BufferedReader:
     """The content of a file of a corpus, unpacked if the file is kept as `.gz`."""
     return gzip.open(path) if path.suffix == ".gz" else path.open("rb")
+
+
+def open_text(path: Path, encoding: str = "utf-8") -> TextIOWrapper:
+    """The same as text, with line ends as they are, as the csv module wants it."""
+    return TextIOWrapper(open_content(path), encoding=encoding, newline="")
 
 
 def data_cache() -> Path:
