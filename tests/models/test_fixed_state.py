@@ -245,3 +245,40 @@ def test_size_is_that_of_the_arrays_a_rule_must_keep(
     assert reading.counts == [rows]
     assert (reading.peak, reading.held) == (rows, rows * len(stream))
     assert rows * sum(group.bytes_per_slot(stream.dim, key_bytes=2)) == size
+
+
+# --- the published comparison and reruns of it ---
+
+
+def mean_recall(lab: SimpleNamespace, name: str, streams: list[Stream], **fields: Any) -> float:
+    group = lab.mechanism(name, fields)
+    readings = (lab.read(group, stream)[0] for stream in streams)
+    return float(np.mean([np.mean([answers.mean() for answers in reading.answers]) for reading in readings]))
+
+
+@pytest.mark.parametrize(("dim", "recall"), [(16, 0.58), (32, 0.819), (64, 0.965)])
+def test_superposition_is_the_published_state_space_model(lab: SimpleNamespace, dim: int, recall: float) -> None:
+    """arXiv 2607.09889, Table 1: .82 +- .02 at state dimension 32, for 64 items shown four times."""
+    streams = [lab.recall_stream(seed, dim=dim) for seed in range(150)]
+    assert mean_recall(lab, "superposition", streams) == pytest.approx(recall, abs=0.012)
+
+
+def test_other_fixed_states_of_the_same_width_recall_more_or_less(lab: SimpleNamespace) -> None:
+    """That a fixed state caps recall depends on the rule and on the features."""
+    streams = [lab.recall_stream(seed) for seed in range(60)]
+    assert mean_recall(lab, "linear_attention", streams) == pytest.approx(0.13, abs=0.03)
+    assert mean_recall(lab, "delta_rule", streams, beta=0.1) == pytest.approx(0.865, abs=0.02)
+    assert mean_recall(lab, "ridge_memory", streams) == pytest.approx(0.938, abs=0.02)
+    assert mean_recall(lab, "quadratic_memory", streams) > 0.999
+
+
+@pytest.mark.parametrize(("decay", "recall"), [(1.0, 0.785), (0.995, 0.968)])
+def test_the_published_floor_under_changing_working_sets_is_one_of_not_forgetting(
+    lab: SimpleNamespace, decay: float, recall: float
+) -> None:
+    """arXiv 2607.09889, Table 7: .77 for the state-space model, .89 for the adaptive cache."""
+    from tasks.workload import WORKLOADS
+
+    phased = WORKLOADS.implementation("phased_recall")(WORKLOADS.config_class("phased_recall")(name="phased_recall"))
+    streams = [phased.stream(seed, 0) for seed in range(60)]
+    assert mean_recall(lab, "superposition", streams, decay=decay) == pytest.approx(recall, abs=0.01)
