@@ -26,7 +26,6 @@ from tasks.workload import workload
 
 LINES = 2000
 HASHED_CLASSES = 16
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Header(NamedTuple):
@@ -109,7 +108,7 @@ class Loghub(RecordedWorkload[LoghubConfig]):
         header = HEADERS[config.system]
         ends: list[int] = [len(rows)]
         if config.windows is not None:
-            times = np.array([microseconds(row, header) for row in rows])
+            times = np.array([second(row, header) for row in rows])
             order = np.argsort(times, kind="stable")
             rows, templates = [rows[i] for i in order], [templates[i] for i in order]
             ends = window_ends(times[order], config.windows)
@@ -136,11 +135,14 @@ def classes(items: Ints, templates: list[str], rows: list[dict[str, str]], label
     return modal_classes(items, [row[label] for row in rows])
 
 
-def microseconds(row: dict[str, str], header: Header) -> int:
-    """When a line was written, from 1970 on. Where logs do not tell the year it is 2000, which has all days."""
+def second(row: dict[str, str], header: Header) -> int:
+    """Second in which a line was written, from 1970 on; lines of one second stay in file order.
+
+    Logs that do not tell the year get 2000, which has all days.
+    """
     text = " ".join(row[field] for field in header.clock)
     if header.form is None:
-        return int(text) * 1_000_000
+        return int(text)
     form = header.form if "%y" in header.form.lower() else f"%Y {header.form}"
     when = datetime.strptime(text if form == header.form else f"2000 {text}", form).replace(tzinfo=UTC)
-    return round((when - EPOCH).total_seconds() * 1e6)
+    return int(when.timestamp())

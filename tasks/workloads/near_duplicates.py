@@ -66,6 +66,8 @@ def family_keys(families: int, twins: int, cosine: float, dim: int, rng: np.rand
 
     √cosine of a direction common to the family, and √(1-cosine) of one that is the twin's own, all of them orthogonal.
     """
-    directions = np.linalg.qr(rng.standard_normal((families, dim, twins + 1)))[0].transpose(0, 2, 1)
+    q, r = np.linalg.qr(rng.standard_normal((families, dim, twins + 1)))
+    signs = np.copysign(1.0, np.einsum("fii->fi", r))  # QR alone prefers some directions; with r_ii > 0 q is uniform
+    directions = (q * signs[:, None, :]).transpose(0, 2, 1)
     keys: Floats = np.sqrt(cosine) * directions[:, :1] + np.sqrt(1.0 - cosine) * directions[:, 1:]
     return keys.reshape(families * twins, dim)
