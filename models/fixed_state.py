@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 import numpy as np
@@ -76,6 +76,15 @@ class FixedState(Mechanism[C]):
     def row_metadata(self, dim: int) -> int:
         """Numbers kept beside S, per row."""
         return 0
+
+    def reader(self) -> Callable[[Floats], int]:
+        """One product with the state: O(rows · classes), and what the features cost."""
+        state = self.states[0]
+
+        def read(query: Floats) -> int:
+            return int(read_state(self.query_features(query[None]), state)[0])
+
+        return read
 
     def answer(self, block: QueryBlock, phase: Phase) -> Floats:
         """1 where the class read for a query is right, 0 where it is wrong, NaN where the state is all zero [C, Q]."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
@@ -13,7 +13,7 @@ from models.config import MechanismConfig, SlotConfig
 from models.kernel import kernel
 from models.registry import Registry
 from models.similarity import QueryBlock, Similarities
-from models.stream import Floats, Ints, Phase, Stream
+from models.stream import Floats, Ints, Phase, Stream, unit
 
 C = TypeVar("C", bound=MechanismConfig)
 S = TypeVar("S", bound=SlotConfig)
@@ -171,6 +171,29 @@ class Mechanism(ABC, Generic[C]):
         """Metrics of its own by name [C], asked for after each stream; results show their means over episodes."""
         return {}
 
+    def builds(self, stream: Stream, dtype: str, rng: np.random.Generator) -> dict[str, Callable[[], None]]:
+        """Ways to read the whole of `stream` as this memory would alone, to be timed; the first is the one to use.
+
+        `build` is there for every mechanism; others are named `build_...`.
+        """
+
+        def build() -> None:
+            similarities = Similarities(stream, dtype)
+            self.start(stream, rng)
+            for start, stop, phase in similarities.segments():
+                self.write(similarities, start, stop)
+                if phase is not None:
+                    self.settle(similarities, stop)
+
+        return {"build": build}
+
+    def reader(self) -> Callable[[Floats], int]:
+        """What answers one unit query [d] with a class (or ABSTAINED) from the first config's state alone, to be timed.
+
+        Raises TypeError where a mechanism cannot be read alone.
+        """
+        raise TypeError(f"`{self.config.name}` has no read of its own that could be timed")
+
     @classmethod
     @abstractmethod
     def reference(cls, stream: Stream, config: C, rng: np.random.Generator, dtype: str = "float32") -> Trace:
@@ -226,6 +249,25 @@ class SlotMemory(Mechanism[S]):
         else:
             self._read_own_keys(block, contents.keys, contents, predicted)
         return scored(predicted, block, phase)
+
+    def reader(self) -> Callable[[Floats], int]:
+        """One product with the keys of the slots, and a vote of their values: O(slots · d)."""
+        contents = self.contents()
+        count = int(contents.counts[0])
+        own = unit(self.stream.keys[contents.tokens[0, :count]]) if contents.keys is None else contents.keys[0, :count]
+        keys = np.ascontiguousarray(own, dtype=np.float32)
+        values, classes, reading = contents.values[0, :count].copy(), self.stream.classes, self.config.reading
+
+        def read(query: Floats) -> int:
+            if not count:
+                return ABSTAINED
+            cosines = keys @ query.astype(np.float32)
+            if reading == "argmax":
+                return int(values[cosines.argmax()])
+            weights = np.exp((cosines - 1.0) / reading)
+            return int(np.bincount(values, weights, classes).argmax())
+
+        return read
 
     def _weights(self, block: QueryBlock) -> Floats:
         """What queries read with: softmax numerators, or plain cosines where the best slot alone is read."""

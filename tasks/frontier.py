@@ -49,7 +49,7 @@ def summarise(rows: Sequence[Row]) -> Summary:
         for cell in members:
             by_curve.setdefault(curve_of[id(cell)], []).append(cell)
         summary.append(_panel(title, [_measure(name, curve, seeds, metrics) for name, curve in by_curve.items()]))
-    return Summary(tuple(summary), tuple(_warnings(rows, cells)))
+    return Summary(tuple(summary), tuple(warnings(rows, cells)))
 
 
 def _metrics(rows: Iterable[Row]) -> list[str]:
@@ -187,7 +187,7 @@ def _intervals(curve: _Measured) -> dict[str, list[Interval | None]]:
     return intervals
 
 
-def _warnings(rows: Sequence[Row], cells: Sequence[Cell]) -> Iterator[str]:
+def warnings(rows: Sequence[Row], cells: Sequence[Cell]) -> Iterator[str]:
     """What a reader must know before believing the numbers."""
     if not rows:
         yield "there are no trials"

@@ -52,7 +52,7 @@ class Kind(ABC):
         """
         from tasks.evaluate import evaluate
 
-        return evaluate(workload, mechanisms, seed, episodes, dtype, timeout)
+        return evaluate(workload, mechanisms, seed, episodes, dtype, timeout, fits)
 
     @classmethod
     @abstractmethod

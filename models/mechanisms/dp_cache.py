@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -13,10 +15,11 @@ from models.allocation import FIRST, LAST, LEAST_USED, MAJORITY
 from models.allocation_centroid import allocate_centroid
 from models.allocation_memory import AllocationMemory, NoveltyConfig
 from models.allocation_reference import reference_allocation
+from models.blocked import Built, build_slots, naive_build_slots
 from models.config import MOST, MechanismConfig
 from models.mechanism import TIE, Contents, Trace, mechanism
 from models.similarity import Similarities
-from models.stream import Stream
+from models.stream import Floats, Stream, round_keys
 
 
 class DPCacheConfig(NoveltyConfig):
@@ -74,6 +77,22 @@ class DPCache(AllocationMemory[DPCacheConfig]):
         keys = similarities.keys[start:stop]
         state = (self.rule, self.slots, self.records)
         allocate_centroid(keys, start, self.token_values, *state, self.sums, self.lengths)
+
+    def builds(self, stream: Stream, dtype: str, rng: np.random.Generator) -> dict[str, Callable[[], None]]:
+        """Alone, first-occurrence keys without a cap are built block by block; `build_naive` goes token by token."""
+        config = self.config
+        if config.keys != "first" or config.cap is not None or config.keep != "first":
+            return super().builds(stream, dtype, rng)
+        keys = round_keys(stream.keys[: stream.phases[-1].end], dtype)
+
+        def build(by: Callable[[Floats, float], Built]) -> None:
+            tokens = by(keys, config.tau).slots
+            self.start(stream, rng)
+            self.slots.tokens[0, : len(tokens)] = tokens
+            self.slots.values[0, : len(tokens)] = stream.values[tokens]
+            self.slots.counts[0] = len(tokens)
+
+        return {"build": partial(build, build_slots), "build_naive": partial(build, naive_build_slots)}
 
     def contents(self) -> Contents:
         if self.config.keys == "first":

@@ -1,0 +1,82 @@
+"""Names for cells, and means over the seeds of a cell: what the sections of every job type are written with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from models.stream import Floats
+from tasks.cells import Cell, group_cells, name_curves, panels
+from tasks.statistics import mean_intervals
+from tasks.summary import Interval, Line
+
+SHARE = (0.0, 1.0)
+ANY = (-np.inf, np.inf)
+
+
+@dataclass(frozen=True)
+class NamedCell:
+    """A cell, the title of its workload and the label that tells it from the others, such as `h2o budget 64`."""
+
+    cell: Cell
+    workload: str
+    label: str
+
+    @property
+    def done(self) -> dict[int, dict[str, Any]]:
+        """The rows of finished trials by seed."""
+        return {seed: dict(row) for seed, row in sorted(self.cell.rows.items()) if row.get("state") == "done"}
+
+    def values(self, metric: str) -> dict[int, float]:
+        """The metric of each seed that has it."""
+        found = {seed: row.get(f"metrics.{metric}") for seed, row in self.done.items()}
+        return {seed: float(value) for seed, value in found.items() if value is not None}
+
+    def mean(self, metric: str, bounds: tuple[float, float] = ANY) -> Interval | None:
+        """The metric's mean over seeds with its interval; None where no seed has it."""
+        values = list(self.values(metric).values())
+        return mean_intervals(np.array(values, dtype=np.float64)[:, None], bounds=bounds)[0] if values else None
+
+    def series(self, name: str) -> Floats | None:
+        """The series [S, T] of the seeds that have it, cut to the shortest; None where no seed has it."""
+        rows = [row[f"series.{name}"] for row in self.done.values() if row.get(f"series.{name}")]
+        if not rows:
+            return None
+        length = min(len(row) for row in rows)
+        return np.array([[np.nan if v is None else v for v in row[:length]] for row in rows], dtype=np.float64)
+
+    def line(self, name: str, bounds: tuple[float, float] = ANY) -> Line | None:
+        """The series' means over seeds against its steps 1, 2, ..., with intervals."""
+        series = self.series(name)
+        if series is None:
+            return None
+        points = [(step, one) for step, one in enumerate(mean_intervals(series, bounds=bounds), start=1) if one]
+        return Line(
+            label=self.label,
+            x=tuple(float(step) for step, _ in points),
+            y=tuple(one.mean for _, one in points),
+            low=tuple(one.low for _, one in points),
+            high=tuple(one.high for _, one in points),
+        )
+
+
+def named_cells(rows: Sequence[Any]) -> list[NamedCell]:
+    """Every cell of `rows` in order of appearance."""
+    cells = group_cells(rows)
+    curves = {id(cell): curve for cell, curve in zip(cells, name_curves(cells), strict=True)}
+    titles = {id(cell): title for title, members in panels(cells) for cell in members}
+    named = []
+    for cell in cells:
+        curve = curves[id(cell)]
+        settings = [f"{key} {_number(cell.mechanism[key])}" for key in curve.settings if key in cell.mechanism]
+        if "similarity" in curve.settings:  # one threshold under two names
+            settings = [text for text in settings if not text.startswith("tau ")]
+        named.append(NamedCell(cell, titles[id(cell)], " ".join([curve.label, *settings])))
+    return named
+
+
+def _number(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
