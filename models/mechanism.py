@@ -160,8 +160,11 @@ class Mechanism(ABC, Generic[C]):
         """Slots in use over the stream read so far."""
 
     @abstractmethod
-    def bytes_per_slot(self, dim: int, key_bytes: int) -> tuple[int, int]:
-        """Bytes of one slot: (key and value, metadata the policy must keep with it)."""
+    def bytes_per_slot(self, dim: int, key_bytes: int) -> tuple[int | Floats, int | Floats]:
+        """Bytes of one slot: (key and value, metadata the policy must keep with it).
+
+        Means over slots [C] where these differ in size.
+        """
 
     def bytes_fixed(self) -> int:
         """Bytes held however many slots are in use: parameters, a state beside the slots."""

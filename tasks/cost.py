@@ -92,7 +92,7 @@ class _Trial:
             "tokens": stream.phases[-1].end,
             "items": stream.distinct,
             "slots": slots,
-            "bytes": slots * (body + metadata) + memory.bytes_fixed(),
+            "bytes": slots * float(np.mean(body + metadata)) + memory.bytes_fixed(),
         }
         for name, size in sizes.items():
             self.sizes[name].append(size)
