@@ -22,7 +22,7 @@ from models.stream import Floats
 from tasks.catalogue import CORPORA, loghub_file
 from tasks.evaluate import evaluate
 from tasks.recording import hashed_classes, modal_classes, numbered, window_ends
-from tasks.workloads.loghub import HEADERS, Loghub, LoghubConfig, System
+from tasks.workloads.loghub import HEADERS, Loghub, LoghubConfig, System, second
 from tasks.workloads.mimic_prescriptions import MimicPrescriptions, MimicPrescriptionsConfig
 from tasks.workloads.movielens import MovieLens, MovieLensConfig
 from tasks.workloads.synpuf import INPATIENT, Synpuf, SynpufConfig
@@ -134,9 +134,7 @@ LOGS = {
 
 
 @pytest.mark.parametrize("system", sorted(LOGS))
-def test_times_of_each_system(system: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from tasks.workloads.loghub import second
-
+def test_times_of_each_system(system: str) -> None:
     clock, expected = LOGS[system]
     assert datetime.fromtimestamp(second(clock, HEADERS[system]), UTC).strftime("%Y-%m-%d %H:%M:%S") == expected
 
