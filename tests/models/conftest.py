@@ -102,8 +102,12 @@ def stream(
     answers: Any = None,
     asked_items: Any = None,
     classes: int | None = None,
+    lines: Sequence[Sequence[str]] | None = None,
 ) -> Stream:
-    """A stream of `keys` [L, d]; unless told otherwise each token is an item, a class and a query of every phase."""
+    """A stream of `keys` [L, d]; unless told otherwise each token is an item, a class and a query of every phase.
+
+    Unless told otherwise each token has a log line: the words of its item, and one word of its own.
+    """
     keys = np.array(keys, dtype=np.float64)
     values = np.arange(len(keys)) if values is None else np.array(values, dtype=np.int64)
     items = np.arange(len(keys)) if items is None else np.array(items, dtype=np.int64)
@@ -113,7 +117,9 @@ def stream(
     counted = np.arange(len(queries))
     phases = tuple(Phase(end, queries, answers, asked, counted) for end in ends or (len(keys),))
     classes = int(values.max()) + 1 if classes is None else classes
-    return Stream(keys, values, items, phases, classes, 1.0 / classes)
+    if lines is None:
+        lines = [("item", str(i % 5), f"x{i // 5}", *(["more"] * (i % 3)), f"n{t}") for t, i in enumerate(items)]
+    return Stream(keys, values, items, phases, classes, 1.0 / classes, tuple(map(tuple, lines)))
 
 
 def recall_stream(
