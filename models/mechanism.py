@@ -79,6 +79,7 @@ class Trace:
 
     tokens, values, keys: slots at each phase end, in slot order (keys only where they are not keys of tokens)
     states: state matrix [rows, classes] at each phase end, of memories that have one
+    scores: class scores [Q, classes] of each phase's queries, of networks
     held, peak: as in `Usage`, for the one config
     margin: smallest gap (relative; of cosines absolute) by which any decision was taken; a tie, settled by the stated
         rule, does not count. Fast and reference forms must agree wherever margin > 1e-6.
@@ -88,6 +89,7 @@ class Trace:
     values: list[list[int]] = field(default_factory=list)
     keys: list[Floats] | None = None
     states: list[Floats] = field(default_factory=list)
+    scores: list[Floats] = field(default_factory=list)
     held: int = 0
     peak: int = 0
     margin: float = float("inf")
