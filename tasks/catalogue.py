@@ -18,6 +18,11 @@ class Archive:
     sha256: str | None
     prefix: str = ""
 
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """What a person must open to get the data."""
+        return (self.url,)
+
 
 @dataclass(frozen=True)
 class Files:
@@ -29,6 +34,11 @@ class Files:
 
     url: str
     paths: dict[str, str]
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """What a person must open to get the data."""
+        return tuple(self.url + path for path in self.paths.values())
 
 
 @dataclass(frozen=True)

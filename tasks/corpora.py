@@ -143,7 +143,7 @@ def _check_given(corpus: Corpus, paths: dict[str, Path]) -> None:
         elif found != expected:
             raise CorpusError(
                 f"{path} is not the file of {corpus.name}: its SHA-256 is {found}, expected {expected}"
-                f"{_whence(corpus, name)}. Take it from {corpus.source.url}, or move it away to have it fetched"
+                f"{_whence(corpus, name)}. Take it from {_addresses(corpus)}, or move it away to have it fetched"
             )
 
 
@@ -209,10 +209,14 @@ def _fetch_files(source: Files, limit_bytes: int, parts: dict[str, Path], packed
             download(url, part, None, limit_bytes)
 
 
+def _addresses(corpus: Corpus) -> str:
+    return " and ".join(corpus.source.addresses)
+
+
 def _cure(corpus: Corpus, reason: str) -> str:
-    get = "unpack that archive" if isinstance(corpus.source, Archive) else "get the files from there"
+    get = "unpack that archive and" if isinstance(corpus.source, Archive) else "get that and"
     return (
-        f"cannot fetch {corpus.name} from {corpus.source.url}: {reason}. Without network: {get} so that "
-        f"{' and '.join(corpus.files)} lie in FOLDER/{corpus.folder}/ and set SLOTSWEEP_DATA=FOLDER, "
+        f"cannot fetch {corpus.name} from {_addresses(corpus)}: {reason}. Without network: {get} "
+        f"put {' and '.join(corpus.files)} into FOLDER/{corpus.folder}/ and set SLOTSWEEP_DATA=FOLDER, "
         f"or put them into {_cache(corpus)}/ (terms: {corpus.terms})"
     )

@@ -194,7 +194,7 @@ def test_what_a_second_attempt_cannot_help_is_tried_once(
     message = str(caught.value)
     assert server.url in message
     assert "SLOTSWEEP_DATA=FOLDER" in message
-    assert "a.csv and b.csv lie in FOLDER/group/tiny/" in message
+    assert "put a.csv and b.csv into FOLDER/group/tiny/" in message
     assert server.asked == 1
     assert left_over(tmp_path / "home") == set()
     assert not list((tmp_path / "home" / "data" / "group" / "tiny").iterdir())
@@ -339,9 +339,11 @@ def test_files_served_one_by_one_are_unpacked_checked_and_kept(server: Server, t
 )
 def test_a_packed_file_that_is_wrong_is_refused(server: Server, tmp_path: Path, packed: bytes, reason: str) -> None:
     server.answers = [body(packed)]
+    known = served_singly(server, {"a.csv": "a.csv.gz"}, {"a.csv": sha256(FILES["a.csv"])})
     with pytest.raises(CorpusError, match=reason) as caught:
-        corpus_files(served_singly(server, {"a.csv": "a.csv.gz"}, {"a.csv": sha256(FILES["a.csv"])}))
-    assert "get the files from there so that a.csv lie in FOLDER/group/tiny/" in str(caught.value)
+        corpus_files(known)
+    assert "get that and put a.csv into FOLDER/group/tiny/" in str(caught.value)
+    assert f"{known.source.url}a.csv.gz: " in str(caught.value)
     assert not (tmp_path / "home" / "data" / "group" / "tiny" / "a.csv").exists()
 
 
