@@ -1,0 +1,315 @@
+"""The slots of a Dirichlet-process cache built block by block: matrix products at the speed of the machine.
+
+A block of tokens meets all slots in one float32 product. Only what that product leaves open is settled in float64:
+thresholds and ties within its rounding error. So every decision is that of the scalar float64 rule, whatever the block.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.kernel import kernel
+from models.mechanism import NEAR_ONE
+from models.stream import Floats, Ints
+
+Singles = NDArray[np.float32]
+Keys = Floats | Singles
+
+BLOCK_TOKENS = 512
+CHUNK_SLOTS = 256
+"""Tokens and slots whose cosines are computed at once: 512 KiB, which stays in a core's own cache."""
+
+
+class Built(NamedTuple):
+    """slots [m]: the token whose key each slot stores; assignment [N]: the slot each token opened or merged into."""
+
+    slots: Ints
+    assignment: Ints
+
+
+def build_slots(keys: Keys, tau: float, block: int = BLOCK_TOKENS) -> Built:
+    """Slots that tokens with `keys` [N, d] open under novelty threshold `tau` (arXiv 2607.09889, Eqs. 1-2).
+
+    Keys are first occurrences, a token merges into the nearest slot (the oldest on a tie), nothing is evicted.
+    Work is 2 N m d for m slots, and 2 b u d for the u tokens in all that a block of b could not place by older slots.
+    """
+    build = BlockedBuild(keys, tau, block)
+    build.read(0, len(keys))
+    return Built(build.slots, build.assignment)
+
+
+def naive_build_slots(keys: Keys, tau: float) -> Built:
+    """The same slots from one float32 matrix-vector product a token: what `build_slots` is compared with."""
+    lengths, rough = scaled(keys)
+    margin = rounding_margin(keys.shape[1])
+    stored = np.empty_like(rough)
+    slots, assignment = np.empty((2, len(keys)), dtype=np.int64)
+    count = 0
+    for t, key in enumerate(rough):
+        slot = -1
+        if count:
+            cosines = stored[:count] @ key
+            slot = int(cosines.argmax())
+            near = cosines >= cosines[slot] - margin
+            if np.count_nonzero(near) > 1 or abs(1.0 - cosines[slot] - tau) <= margin:
+                slot = settle(keys, lengths, t, slots, np.flatnonzero(near), tau)
+            elif 1.0 - cosines[slot] > tau:
+                slot = -1
+        if slot < 0:
+            slot, slots[count], stored[count] = count, t, key
+            count += 1
+        assignment[t] = slot
+    return Built(slots[:count].copy(), assignment)
+
+
+def reference_build_slots(keys: Keys, tau: float) -> Built:
+    """The same slots in float64, one token and one slot at a time, for reading and for tests."""
+    lengths, _ = scaled(keys)
+    units = [[float(x) / length if length > 0 else 0.0 for x in key] for key, length in zip(keys, lengths, strict=True)]
+    slots: list[int] = []
+    assignment: list[int] = []
+    for t, key in enumerate(units):
+        nearest, highest = -1, -math.inf
+        for slot, token in enumerate(slots):
+            cosine = 0.0
+            for x, y in zip(key, units[token], strict=True):
+                cosine += x * y
+            cosine = 1.0 if cosine > NEAR_ONE else cosine
+            if cosine > highest:
+                nearest, highest = slot, cosine
+        if 1.0 - highest > tau:
+            nearest = len(slots)
+            slots.append(t)
+        assignment.append(nearest)
+    return Built(np.array(slots, dtype=np.int64), np.array(assignment, dtype=np.int64))
+
+
+class BlockedBuild:
+    """`build_slots` for tokens that are read some at a time; `assignment` is valid up to the last token read."""
+
+    def __init__(self, keys: Keys, tau: float, block: int = BLOCK_TOKENS) -> None:
+        self.keys, self.tau, self.block = keys, tau, block
+        self.margin = rounding_margin(keys.shape[1])
+        self.clear = clear_cosine(tau, self.margin)
+        self.lengths = np.empty(len(keys))
+        self.tokens, self.assignment = np.empty((2, len(keys)), dtype=np.int64)
+        self.count = 0
+        self._stored = np.empty((keys.shape[1], 64), dtype=np.float32)  # keys of slots as columns
+        self._keys = np.empty((block, keys.shape[1]), dtype=np.float32)
+        self._cosines = np.empty(block * 64, dtype=np.float32)
+        self._mostly_clear = True
+
+    @property
+    def slots(self) -> Ints:
+        """Tokens [m] whose keys the slots store."""
+        return self.tokens[: self.count]
+
+    def read(self, start: int, stop: int) -> None:
+        """Read tokens start..stop-1, the next in order."""
+        for first in range(start, stop, self.block):
+            self._read_block(first, min(first + self.block, stop))
+
+    def _read_block(self, first: int, stop: int) -> None:
+        """Let tokens that are clearly one slot's merge into it, and place the others one by one."""
+        keys = self._keys[: stop - first]
+        scale(self.keys[first:stop], self.lengths[first:stop], keys)
+        nearest, highest = self.assignment[first:stop], np.full(len(keys), -np.inf, dtype=np.float32)
+        rows, cosines = self._screen(keys, nearest, highest)
+        if len(rows) == 0:
+            return
+        unplaced = np.flatnonzero(1.0 - highest[rows] > self.tau - self.margin)
+        among = keys[rows] @ keys[rows[unplaced]].T
+        before = self.count
+        self.count = place(
+            self.keys, self.lengths, first + rows, cosines, highest[rows], among, unplaced,
+            self.tau, self.margin, self.clear, self.tokens, before, self.assignment,
+        )  # fmt: skip
+        self._store(keys[self.tokens[before : self.count] - first], before)
+
+    def _screen(self, keys: Singles, nearest: Ints, highest: Singles) -> tuple[Ints, Singles]:
+        """Rows of `keys` that are not clearly one slot's, and their cosines [rows, count] with every slot.
+
+        Writes each row's nearest slot and its cosine with it. Where most rows are clear they meet some slots at a
+        time, and no more once they are clear.
+        """
+        rows = np.arange(len(keys))
+        width = CHUNK_SLOTS if self._mostly_clear else max(1, self.count)
+        cosines = self._with_slots(keys, 0, 0)
+        for start in range(0, self.count, width):
+            cosines = self._with_slots(keys[rows] if start else keys, start, min(start + width, self.count))
+            rows = rows[: drop_clear(cosines, cosines.argmax(axis=1), start, self.clear, rows, nearest, highest)]
+            if len(rows) == 0:
+                break
+        self._mostly_clear = 2 * len(rows) < len(keys)
+        if self.count > width:
+            return rows, self._with_slots(keys[rows], 0, self.count)
+        return rows, cosines[rows]
+
+    def _with_slots(self, keys: Singles, start: int, stop: int) -> Singles:
+        """Cosines [b, stop - start] of keys with slots start..stop-1, in memory that the next call uses again."""
+        out = self._cosines[: len(keys) * (stop - start)].reshape(len(keys), stop - start)
+        product: Singles = np.matmul(keys, self._stored[:, start:stop], out=out)
+        return product
+
+    def _store(self, keys: Singles, before: int) -> None:
+        """Store the keys of slots from the `before`-th on; room doubles."""
+        dim, room = self._stored.shape
+        if self.count > room:
+            grown = np.empty((dim, max(self.count, 2 * room)), dtype=np.float32)
+            grown[:, :before] = self._stored[:, :before]
+            self._stored = grown
+            self._cosines = np.empty(self.block * grown.shape[1], dtype=np.float32)
+        self._stored[:, before : self.count] = keys.T
+
+
+def rounding_margin(dim: int) -> float:
+    """Twice the most by which a float32 product of unit keys [dim] can miss their cosine (Higham 2002, Sec. 3.1)."""
+    return 2.0 * (dim + 6) * float(np.finfo(np.float32).eps)
+
+
+def clear_cosine(tau: float, margin: float) -> float:
+    """A cosine with one slot above which every other slot is lower by more than `margin`.
+
+    Two slots are at least the angle a apart whose cosine is 1 - tau. By the triangle inequality on the sphere, a token
+    within a/2 - e of one of them is at least a/2 + e from the other; their cosines differ by 2 sin(a/2) sin(e).
+    """
+    half = math.acos(max(-1.0, min(1.0, 1.0 - tau))) / 2.0
+    if math.sin(half) <= 2.0 * margin:
+        return 2.0  # slots may be closer than rounding: nothing is clear
+    return math.cos(half - 2.0 * margin / math.sin(half))
+
+
+def scaled(keys: Keys) -> tuple[Floats, Singles]:
+    """Lengths [N] of keys, and the keys scaled to length 1 in float32."""
+    lengths, rough = np.empty(len(keys)), np.empty(keys.shape, dtype=np.float32)
+    scale(keys, lengths, rough)
+    return lengths, rough
+
+
+@kernel
+def scale(keys: Keys, lengths: Floats, rough: Singles) -> None:
+    """Write lengths [b] in float64, and keys [b, d] scaled to length 1 in float32; a zero key stays zero."""
+    dim = keys.shape[1]
+    lanes = np.empty(8)  # eight sums at once fill a register
+    for r in range(len(keys)):
+        lanes[:] = 0.0
+        for k in range(0, dim - 7, 8):
+            for lane in range(8):
+                x = np.float64(keys[r, k + lane])
+                lanes[lane] += x * x
+        for k in range(dim - dim % 8, dim):
+            x = np.float64(keys[r, k])
+            lanes[0] += x * x
+        square = 0.0
+        for lane in range(8):
+            square += lanes[lane]
+        lengths[r] = math.sqrt(square)
+        factor = np.float32(1.0 / lengths[r]) if lengths[r] > 0.0 else np.float32(0.0)
+        for k in range(dim):
+            rough[r, k] = keys[r, k] * factor
+
+
+@kernel
+def settle(keys: Keys, lengths: Floats, token: int, slots: Ints, near: Ints, tau: float) -> int:
+    """Which of the slots `near` the token merges into, in float64; -1 if it opens a slot."""
+    nearest, highest = -1, -np.inf
+    for slot in near:
+        other = slots[slot]
+        cosine = 0.0
+        if lengths[token] > 0.0 and lengths[other] > 0.0:
+            for k in range(keys.shape[1]):
+                cosine += (keys[token, k] / lengths[token]) * (keys[other, k] / lengths[other])
+        cosine = 1.0 if cosine > NEAR_ONE else cosine
+        if cosine > highest:
+            nearest, highest = slot, cosine
+    return nearest if 1.0 - highest <= tau else -1
+
+
+@kernel
+def drop_clear(
+    cosines: Singles, best: Ints, start: int, clear: float, rows: Ints, nearest: Ints, highest: Singles
+) -> int:
+    """Note for each of `rows` its `best` of some slots, from slot `start` on; keep, in `rows`, the unclear ones.
+
+    Returns how many these are.
+    """
+    kept = 0
+    for r in range(len(rows)):
+        row, cosine = rows[r], cosines[r, best[r]]
+        if cosine > highest[row]:
+            nearest[row], highest[row] = start + best[r], cosine
+        if highest[row] <= clear:
+            rows[kept] = row
+            kept += 1
+    return kept
+
+
+@kernel
+def place(
+    keys: Keys,
+    lengths: Floats,
+    tokens: Ints,
+    cosines: Singles,
+    highest: Singles,
+    among: Singles,
+    unplaced: Ints,
+    tau: float,
+    margin: float,
+    clear: float,
+    slots: Ints,
+    count: int,
+    assignment: Ints,
+) -> int:
+    """Let `tokens` [b] of a block merge into slots or open them; returns the slots there are then.
+
+    cosines [b, count]: with the slots before the block, `highest` [b] the largest of each row, that of the slot in
+    `assignment`; unplaced [u]: those of the tokens that may open a slot, among [b, u]: cosines with these. Writes
+    slots [N] and assignment [N].
+    """
+    old, waiting = count, 0
+    columns = np.empty(len(unplaced), dtype=np.int64)
+    near = np.empty(old + len(unplaced), dtype=np.int64)
+    for r in range(len(cosines)):
+        t = tokens[r]
+        slot, top = assignment[t], highest[r]
+        for k in range(count - old):
+            if among[r, columns[k]] > top:
+                slot, top = old + k, among[r, columns[k]]
+        novelty = 1.0 - top
+        if novelty > tau + margin:
+            slot = -1
+        elif novelty >= tau - margin or top <= clear:
+            found = near_slots(cosines[r], among[r], columns[: count - old], np.float32(top - margin), near)
+            if found > 1 or novelty >= tau - margin:
+                slot = settle(keys, lengths, t, slots, near[:found], tau)
+        may_open = waiting < len(unplaced) and unplaced[waiting] == r
+        if slot < 0:
+            slot = count
+            slots[slot], columns[slot - old] = t, waiting
+            count += 1
+        waiting += may_open
+        assignment[t] = slot
+    return count
+
+
+@kernel
+def near_slots(cosines: Singles, among: Singles, columns: Ints, border: float, near: Ints) -> int:
+    """List in `near` the slots, oldest first, whose cosine is at least `border`; returns how many they are."""
+    found = 0
+    total = 0
+    for slot in range(len(cosines)):
+        total += cosines[slot] >= border
+    if total > 0:
+        for slot in range(len(cosines)):
+            if cosines[slot] >= border:
+                near[found] = slot
+                found += 1
+    for k in range(len(columns)):
+        if among[columns[k]] >= border:
+            near[found] = len(cosines) + k
+            found += 1
+    return found
