@@ -38,18 +38,18 @@ def size_scale(sizes: Iterable[float]) -> SizeScale:
         low, high = low / math.sqrt(2), high * math.sqrt(2)
     pad = (high / low) ** MARGIN
     low, high = low / pad, high * pad
-    return SizeScale(low, high, _ticks(low, high))
+    return SizeScale(low, high, size_ticks(low, high))
 
 
-def _ticks(low: float, high: float) -> tuple[float, ...]:
+def size_ticks(low: float, high: float) -> tuple[float, ...]:
     """Powers of two (of 4, 8, ... over a long range); round numbers where fewer than three powers fit."""
     first, last = math.ceil(math.log2(low)), math.floor(math.log2(high))
     stride = max(1, math.ceil((last - first + 1) / MOST_TICKS))
     powers = tuple(2.0**power for power in range(first, last + 1, stride))
-    return powers if len(powers) >= 3 else _round_numbers(low, high)
+    return powers if len(powers) >= 3 else round_numbers(low, high)
 
 
-def _round_numbers(low: float, high: float) -> tuple[float, ...]:
+def round_numbers(low: float, high: float) -> tuple[float, ...]:
     """About five multiples of 1, 2 or 5 times a power of ten."""
     rough = (high - low) / 5
     power = 10.0 ** math.floor(math.log10(rough))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tasks.summary import Panel
+from tasks.summary import Chart, Panel
 
 LIGHT_COLOURS = ("#0047ba", "#e83515", "#1a7a4b", "#982b9b", "#778118", "#3c3d42", "#4b7ed2", "#973725")
 DARK_COLOURS = ("#5289fc", "#e99044", "#3ec8b2", "#c47ccb", "#fdcf3e", "#dae8b5", "#b1e2ff", "#f85a77")
@@ -51,9 +51,10 @@ class Style:
     dash: int
 
 
-def styles(panels: Iterable[Panel]) -> dict[str, Style]:
-    """A style for each curve's label, in order of first appearance."""
+def styles(panels: Iterable[Panel], charts: Iterable[Chart] = ()) -> dict[str, Style]:
+    """A style for each label of a curve, then of a chart's line, in order of first appearance."""
     labels = dict.fromkeys(curve.label for panel in panels for curve in panel.curves)
+    labels |= dict.fromkeys(line.label for chart in charts for line in chart.lines)
     colours = len(LIGHT_COLOURS)
     return {label: Style(i % colours, i % len(MARKERS), i // colours % len(DASHES)) for i, label in enumerate(labels)}
 

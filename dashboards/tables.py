@@ -1,4 +1,4 @@
-"""The frontier as tables to work with: CSV with every number, Markdown and LaTeX with those that a paper prints."""
+"""The tables of a report to work with: CSV with every number, Markdown and LaTeX with those that a paper prints."""
 
 from __future__ import annotations
 
@@ -11,43 +11,37 @@ from string import ascii_lowercase
 from typing import Any
 
 from dashboards.glossary import METRICS
+from dashboards.grids import grid_csv, grid_latex, grid_markdown, grid_methods
+from dashboards.markup import MARKDOWN_SPECIALS, latex_table, markdown_table
 from dashboards.steps import metric_of
 from dashboards.text import MISSING, estimate, settings, writer
 from tasks.summary import SIZE_AXES, Curve, Panel, Point, Summary
 
 PRINTED = ("recall", "recall_all", "slots", "bytes")
 
-LATEX_SPECIALS = str.maketrans(
-    {
-        "\\": r"\textbackslash{}",
-        "{": r"\{",
-        "}": r"\}",
-        "$": r"\$",
-        "&": r"\&",
-        "#": r"\#",
-        "%": r"\%",
-        "_": r"\_",
-        "^": r"\textasciicircum{}",
-        "~": r"\textasciitilde{}",
-        "<": r"\textless{}",
-        ">": r"\textgreater{}",
-        "|": r"\textbar{}",
-        '"': r"\textquotedbl{}",
-        MISSING: "--",
-        "\n": " ",
-    }
-)
-MARKDOWN_SPECIALS = str.maketrans({**{char: f"\\{char}" for char in r"\`*_{}[]<>#|~"}, "\n": " "})
-
 
 def write_tables(summary: Summary, folder: Path) -> list[Path]:
-    """Write `frontier.csv`, `frontier.md` and `frontier.tex` into `folder`; return their paths."""
-    written = []
-    for name, make in (("frontier.csv", as_csv), ("frontier.md", as_markdown), ("frontier.tex", as_latex)):
-        path = folder / name
-        path.write_text(make(summary), encoding="utf-8", newline="")
-        written.append(path)
-    return written
+    """Write every table as `.csv`, `.md` and `.tex` into `folder`; return their paths.
+
+    `frontier` has the cells of the panels, if there are any; the table of a section has the section's name.
+    """
+    texts: dict[str, str] = {}
+    if summary.panels:
+        texts |= {
+            "frontier.csv": as_csv(summary),
+            "frontier.md": as_markdown(summary),
+            "frontier.tex": as_latex(summary),
+        }
+    for section in summary.sections:
+        if grid := section.table:
+            texts |= {
+                f"{section.name}.csv": grid_csv(grid),
+                f"{section.name}.md": grid_markdown(section, grid),
+                f"{section.name}.tex": grid_latex(section, grid),
+            }
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8", newline="")
+    return [folder / name for name in texts]
 
 
 def metric_names(points: Iterable[Point]) -> list[str]:
@@ -93,16 +87,8 @@ def as_markdown(summary: Summary) -> str:
     parts = []
     for panel in summary.panels:
         names = _printed(panel)
-        header = ["mechanism", "settings", *names, "n", "frontier"]
-        lines = [
-            f"## {panel.title.translate(MARKDOWN_SPECIALS)}\n",
-            f"| {' | '.join(name.translate(MARKDOWN_SPECIALS) for name in header)} |",
-            f"|{'---|' * len(header)}",
-        ]
-        lines += [
-            f"| {' | '.join(cell.translate(MARKDOWN_SPECIALS) for cell in row)} |" for row in _cells(panel, names)
-        ]
-        parts.append("\n".join(lines) + "\n")
+        table = markdown_table(["mechanism", "settings", *names, "n", "frontier"], _cells(panel, names))
+        parts.append(f"## {panel.title.translate(MARKDOWN_SPECIALS)}\n\n{table}\n")
     return "\n".join([*parts, f"{_legend(summary)}\n"])
 
 
@@ -112,22 +98,15 @@ def as_latex(summary: Summary) -> str:
     parts += [f"% {line}" for line in _legend(summary).splitlines()]
     for panel in summary.panels:
         names = _printed(panel)
-        header = ["mechanism", "settings", *names, "n", "frontier"]
-        parts += [
-            f"\n% {' '.join(panel.title.split())}",
-            rf"\begin{{tabular}}{{ll{'r' * len(names)}rl}}",
-            r"\toprule",
-            _latex_row(header),
-            r"\midrule",
-            *(_latex_row(row) for row in _cells(panel, names)),
-            r"\bottomrule",
-            r"\end{tabular}",
-        ]
+        parts.append(f"\n% {' '.join(panel.title.split())}")
+        parts.append(
+            latex_table(
+                f"ll{'r' * len(names)}rl",
+                ["mechanism", "settings", *names, "n", "frontier"],
+                _cells(panel, names),
+            )
+        )
     return "\n".join(parts) + "\n"
-
-
-def _latex_row(cells: Iterable[str]) -> str:
-    return " & ".join(cell.translate(LATEX_SPECIALS) for cell in cells) + r" \\"
 
 
 def _printed(panel: Panel) -> list[str]:
@@ -156,9 +135,14 @@ def interval_methods(summary: Summary) -> list[str]:
 
 
 def mark_methods(summary: Summary) -> dict[str, str]:
-    """Letters (a, b, ... z, aa, ab, ...) that stand for the methods in use, so that a cell can name its own."""
+    """Letters (a, b, ... z, aa, ab, ...) that stand for the methods in use, so that a cell can name its own.
+
+    Those of the points come first, then those of the sections' tables.
+    """
+    methods = dict.fromkeys(interval_methods(summary))
+    methods |= dict.fromkeys(method for section in summary.sections for method in grid_methods(section.table))
     letters = ("".join(pair) for length in (1, 2) for pair in product(ascii_lowercase, repeat=length))
-    return dict(zip(letters, interval_methods(summary), strict=False))
+    return dict(zip(letters, methods, strict=False))
 
 
 def _legend(summary: Summary) -> str:

@@ -45,6 +45,11 @@ def plain(value: float) -> str:
     return f"{value:.4g}"
 
 
+def measure(value: float) -> str:
+    """Any measured number where large ones occur: four significant digits, thousands separated."""
+    return count(value) if 1000 <= abs(value) < 1e15 else plain(value)
+
+
 def duration(seconds: float) -> str:
     """Seconds as `0.8 s`, `12 s`, `3 min 20 s` or `2 h 5 min`."""
     if seconds < 10:
@@ -65,6 +70,12 @@ def writer(metric: str) -> Callable[[float], str]:
     if metric.startswith(("slots", "bytes", "tokens", "items")):
         return count
     return plain
+
+
+def column_writer(name: str) -> Callable[[float], str]:
+    """The function that writes the numbers of a table's column `name`: as metrics of that name are written."""
+    write = writer(name)
+    return measure if write is plain else write
 
 
 def bounds(interval: Interval, write: Callable[[float], str]) -> str:
