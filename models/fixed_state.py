@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,8 @@ class FixedState(Mechanism[C]):
     slots, from the first token to the last. Scores are tied where they differ by less than the rounding of the sum:
     by 1e-9 of the longest column of S times the length of phi(q). Subclasses say in `update` how S takes in tokens.
     """
+
+    compares_tokens: ClassVar[bool] = False
 
     def rows(self, dim: int) -> int:
         """Rows of S for keys of width `dim`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from itertools import chain
-from typing import Protocol, TypeVar
+from typing import ClassVar, Protocol, TypeVar
 
 import numpy as np
 from pydantic import Field
@@ -102,6 +102,8 @@ class LogParser(Mechanism[P]):
     templates          templates at the end
     compression        lines per template
     """
+
+    compares_tokens: ClassVar[bool] = False
 
     @abstractmethod
     def index(self, config: P, numeric: list[bool]) -> Index:

@@ -122,6 +122,9 @@ class Mechanism(ABC, Generic[C]):
     seed_free: ClassVar[bool] = True
     """False for mechanisms that draw random numbers of their own."""
 
+    compares_tokens: ClassVar[bool] = True
+    """False for mechanisms that write without comparing a token with earlier ones: they pay for no such cosines."""
+
     trained: ClassVar[bool] = False
     """True for mechanisms that learn from streams of the workload before they read any."""
 

@@ -127,11 +127,13 @@ def _groups(mechanisms: Sequence[MechanismConfig], dtype: str, timeout: float | 
 
 def _run_episode(stream: Stream, groups: Sequence[_Group], seed: int, episode: int, dtype: str) -> None:
     similarities = Similarities(stream, dtype)
+    compared = any(group.memory.compares_tokens for group in groups)
     for group in groups:
         group.guard(group.start, stream, seed, episode)
     for start, stop, phase in similarities.segments():
         began = time.perf_counter()
-        similarities.rows(start, stop)
+        if compared:
+            similarities.rows(start, stop)
         shared = time.perf_counter() - began
         for group in groups:
             group.guard(group.write, similarities, start, stop, shared)
@@ -191,7 +193,8 @@ class _Group:
     def write(self, similarities: Similarities, start: int, stop: int, shared: float) -> None:
         began = time.perf_counter()
         self.memory.write(similarities, start, stop)
-        self.build_seconds += shared + (time.perf_counter() - began) / len(self.memory)
+        self.build_seconds += (time.perf_counter() - began) / len(self.memory)
+        self.build_seconds += shared if self.memory.compares_tokens else 0.0
         self.tokens += stop - start
 
     def begin_phase(self, similarities: Similarities, phase: Phase) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -23,6 +23,8 @@ class FullAttentionConfig(SlotConfig):
 @mechanism(FullAttentionConfig)
 class FullAttention(TokenMemory[FullAttentionConfig]):
     """Append O(1), read O(N d). Size grows with the stream."""
+
+    compares_tokens: ClassVar[bool] = False
 
     def write(self, similarities: Similarities, start: int, stop: int) -> None:
         self.append(start, stop)

@@ -31,6 +31,7 @@ class KNN(TokenMemory[KNNConfig]):
     """
 
     batch_over: ClassVar[tuple[str, ...]] = ("k",)
+    compares_tokens: ClassVar[bool] = False
 
     def write(self, similarities: Similarities, start: int, stop: int) -> None:
         self.append(start, stop)

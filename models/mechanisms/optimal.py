@@ -32,6 +32,7 @@ class Optimal(Mechanism[OptimalConfig]):
     """
 
     batch_over: ClassVar[tuple[str, ...]] = ("budget",)
+    compares_tokens: ClassVar[bool] = False
 
     def start(self, stream: Stream, rng: np.random.Generator) -> None:
         self.stream = stream

@@ -28,6 +28,7 @@ class RandomEviction(OnlineMemory[RandomEvictionConfig]):
     """
 
     seed_free: ClassVar[bool] = False
+    compares_tokens: ClassVar[bool] = False
 
     def start(self, stream: Stream, rng: np.random.Generator) -> None:
         super().start(stream, rng)

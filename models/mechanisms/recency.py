@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -23,6 +23,8 @@ class RecencyConfig(BudgetConfig):
 @mechanism(RecencyConfig)
 class Recency(OnlineMemory[RecencyConfig]):
     """Write O(1), read O(B d). Nothing depends on a key, so nothing ties."""
+
+    compares_tokens: ClassVar[bool] = False
 
     def update(self, similarities: Similarities, start: int, stop: int) -> None:
         for tokens, budget in zip(self.slots.tokens, self.budget, strict=True):

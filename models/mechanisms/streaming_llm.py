@@ -34,6 +34,7 @@ class StreamingLLM(OnlineMemory[StreamingLLMConfig]):
     """Write O(1), read O(B d). Sinks are ordinary tokens here. Nothing depends on a key, so nothing ties."""
 
     batch_over: ClassVar[tuple[str, ...]] = ("budget", "sinks")
+    compares_tokens: ClassVar[bool] = False
 
     def update(self, similarities: Similarities, start: int, stop: int) -> None:
         for tokens, config in zip(self.slots.tokens, self.configs, strict=True):

@@ -17,6 +17,7 @@ from models.fixed_state import FixedState
 from models.log_parsing import LogParser
 from models.mechanism import MECHANISMS, SlotMemory
 from models.reference import unit_keys
+from models.similarity import Similarities
 from models.stream import Floats, Stream, unit
 
 DECIDED = 1e-6
@@ -414,6 +415,18 @@ def test_budget_0_is_no_memory(lab: SimpleNamespace, name: str) -> None:
             assert all((answers == stream.chance).all() for answers in reading.answers)
         else:
             assert all(np.isnan(answers).all() for answers in reading.answers)
+
+
+@every_group
+def test_cosines_of_tokens_are_asked_for_only_by_those_that_say_so(
+    lab: SimpleNamespace, name: str, group: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    rows = Similarities.rows
+    monkeypatch.setattr(Similarities, "rows", lambda self, *block: asked.append(block) or rows(self, *block))
+    made = lab.mechanism(name, *group)
+    lab.read(made, long_stream(lab, 10))
+    assert made.compares_tokens or not asked
 
 
 # --- configs ---
