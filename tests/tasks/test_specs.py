@@ -39,14 +39,35 @@ def test_specs_are_found() -> None:
     assert {"quick-start", "dpcache/frontier", "movielens"} <= set(NAMES)
 
 
-@pytest.mark.parametrize("name", NAMES)
+def is_suite(name: str) -> bool:
+    return "\nsuite:" in (SPECS / f"{name}.yaml").read_text(encoding="utf-8")
+
+
+SWEEPS = [name for name in NAMES if not is_suite(name)]
+WITHOUT_CHANCE = {"dpcache/log-parsing"}
+"""Specs in which nothing is random: one seed says all."""
+
+
+@pytest.mark.parametrize("name", SWEEPS)
 def test_a_ready_made_spec_has_no_problem(name: str) -> None:
     spec = read(name)
     configs = [config.identity() for config in spec.mechanism_configs()]
-    assert len(configs) >= 8
+    assert len(configs) >= 2
     assert all(configs.count(config) == 1 for config in configs)
     assert next(iter(spec.workloads()))
-    assert len(spec.seeds) >= 5
+    assert len(spec.seeds) >= 3 or name in WITHOUT_CHANCE
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_ready_made_spec_begins_with_what_it_measures(name: str) -> None:
+    first = (SPECS / f"{name}.yaml").read_text(encoding="utf-8").splitlines()[0]
+    assert first.startswith("# ")
+    assert len(first) > 20
+
+
+def test_no_two_sweeps_share_a_name() -> None:
+    names = [read(name).name for name in SWEEPS]
+    assert sorted(names) == sorted(set(names))
 
 
 def test_quick_start_is_small_enough_for_a_demonstration() -> None:
