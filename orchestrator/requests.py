@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.errors import RequestError, StoreError
-from orchestrator.spec import Spec, read_spec
+from orchestrator.spec import Spec, read_spec, read_suite
 
 if TYPE_CHECKING:
     from orchestrator.settings import Settings
@@ -29,15 +29,45 @@ def is_spec(name: str) -> bool:
 
 def load_spec(name: str, overrides: Sequence[str] = ()) -> Spec:
     """The spec in file `name`, or the ready-made spec of that name. Raises SpecError or RequestError."""
-    path = Path(name)
-    if not path.exists() and not name.endswith((".yaml", ".yml")):
-        ready = ready_made_specs()
-        if name not in ready:
-            raise RequestError(
-                f"`{name}` is neither a spec file nor a ready-made spec; ready-made: {', '.join(ready) or 'none'}"
-            )
-        path = ready[name]
+    path = spec_path(name)
+    if read_suite(path) is not None:
+        raise RequestError(f"`{name}` is a suite of several specs; expected one spec")
     return read_spec(path, overrides)
+
+
+def load_specs(name: str, overrides: Sequence[str] = ()) -> dict[str, Spec]:
+    """The specs of the suite that `name` names, by name, or the one spec that it names; `overrides` hold for each.
+
+    Raises SpecError or RequestError.
+    """
+    path = spec_path(name)
+    suite = read_suite(path)
+    if suite is None:
+        return {name: read_spec(path, overrides)}
+    files = {member: _member(path, member) for member in suite.members}
+    return {member: read_spec(file, overrides) for member, file in files.items()}
+
+
+def _member(suite: Path, name: str) -> Path:
+    """The file of a suite's member: one in the suite's own folder, or a ready-made spec."""
+    beside = suite.parent / name
+    path = beside if beside.is_file() else spec_path(name)
+    if read_suite(path) is not None:
+        raise RequestError(f"{suite}: `{name}` is a suite itself; a suite names specs")
+    return path
+
+
+def spec_path(name: str) -> Path:
+    """The file that `name` means: a file, or the ready-made spec of that name. Raises RequestError."""
+    path = Path(name)
+    if path.exists() or name.endswith((".yaml", ".yml")):
+        return path
+    ready = ready_made_specs()
+    if name not in ready:
+        raise RequestError(
+            f"`{name}` is neither a spec file nor a ready-made spec; ready-made: {', '.join(ready) or 'none'}"
+        )
+    return ready[name]
 
 
 def existing_store(settings: Settings) -> Store:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -30,6 +31,7 @@ from orchestrator.store.records import CellRow, NewSweep, Submitted, SweepRow
 from orchestrator.store.states import ENDED, SweepState
 from orchestrator.store.store import Store
 from orchestrator.tracker_process import TrackerProcess
+from tasks.kind import KINDS
 from workers.host import Preparation
 
 if TYPE_CHECKING:
@@ -83,13 +85,16 @@ def submit_plan(store: Store, plan: Plan, *, use_cache: bool = True) -> Submitte
 
 
 class SweepQueue:
-    """The sweeps that one scheduler runs: some that were named, or all that are unfinished and run the same code."""
+    """The sweeps that one scheduler runs: of those named, or of all that are unfinished, the ones like `first`.
 
-    def __init__(self, store: Store, settings: Settings, code: str, named: Sequence[str] | None) -> None:
+    Alike are sweeps that run the same code and that both measure times or both do not.
+    """
+
+    def __init__(self, store: Store, settings: Settings, first: SweepRow, named: Sequence[str] | None) -> None:
         self.drawings: dict[str, Future[Drawn]] = {}
         self._store = store
         self._settings = settings
-        self._code = code
+        self._first = first
         self._named = named
         self._adopted: set[str] = set()
         self._begun = False
@@ -109,7 +114,16 @@ class SweepQueue:
         else:
             wanted = self._store.waiting_sweeps([SweepState.QUEUED] if self._begun else UNFINISHED)
         rows = [self._store.sweep(identity) for identity in wanted if identity not in self._adopted]
-        return [Job(self._store, row, policy_of(row)) for row in rows if row.code == self._code]
+        return [Job(self._store, row, policy_of(row)) for row in rows if self._is_like_first(row)]
+
+    def _is_like_first(self, row: SweepRow) -> bool:
+        first = self._first
+        return row.code == first.code and measures_time(row.kind) == measures_time(first.kind)
+
+    def rows(self) -> list[SweepRow]:
+        """The sweeps that `adopt` would take on at the start."""
+        wanted = self._named if self._named is not None else self._store.waiting_sweeps(UNFINISHED)
+        return [row for row in map(self._store.sweep, wanted) if self._is_like_first(row)]
 
     def log(self, sweep: str) -> SweepLog:
         """The sweep's log."""
@@ -148,8 +162,9 @@ def execute(
 ) -> list[RunOutcome]:
     """Compute what the sweeps `named` (None: all unfinished ones) miss, keep the tracker fed, draw reports.
 
-    Sweeps that were submitted with other code run one after another, each with its own. Raises ExecutorError if nothing
-    can run; the sweeps are then paused. `on_wait` is called if the tracking store lets everything else wait.
+    Sweeps run together where they run the same code, those that measure times apart from the others. Raises
+    ExecutorError if nothing can run; the sweeps are then paused. `on_wait` is called if the tracking store lets
+    everything else wait.
     """
     began = time.monotonic()
     tracker = TrackerProcess(settings)
@@ -161,8 +176,8 @@ def execute(
             if not waiting:
                 break
             first = patiently(store.sweep, waiting[0])
-            alone = named is not None or first.counts.open == 0
-            queue = SweepQueue(store, settings, first.code, [first.id] if alone else None)
+            together = waiting if named is not None else None
+            queue = SweepQueue(store, settings, first, [first.id] if first.counts.open == 0 else together)
             _run(settings, store, first, queue, executor, on_progress, stop)
             drawings |= queue.drawings
             touched += [first.id, *(sweep for sweep in queue.drawings if sweep != first.id)]
@@ -212,8 +227,10 @@ def _run(
         queue.ended(job)
         queue.close()
         return
-    _load_pinned_plugins(settings, store, first)
-    runner = _executor(executor, settings, store, first)
+    rows = patiently(queue.rows)
+    for row in rows:
+        _load_pinned_plugins(settings, store, row)
+    runner = _executor(executor, settings, store, rows)
     try:
         Scheduler(store, runner, queue, on_progress, stop).run()
     finally:
@@ -239,15 +256,23 @@ def _load_pinned_plugins(settings: Settings, store: Store, sweep: SweepRow) -> N
             raise RequestError(f"sweep {sweep.id}: {error}") from error
 
 
-def _executor(name: ExecutorName, settings: Settings, store: Store, sweep: SweepRow) -> Executor:
-    cells = store.cells(sweep.id).values()
-    prepared = preparation(cells, [module_name(plugin) for plugin in sweep.spec["plugins"]])
+def _executor(name: ExecutorName, settings: Settings, store: Store, sweeps: Sequence[SweepRow]) -> Executor:
+    """What runs `sweeps`, which are alike."""
+    cells = {sweep.id: list(store.cells(sweep.id).values()) for sweep in sweeps}
+    plugins = dict.fromkeys(module_name(plugin) for sweep in sweeps for plugin in sweep.spec["plugins"])
+    prepared = preparation(chain.from_iterable(cells.values()), list(plugins))
     if name == "inline":
-        _refuse_edited_code(sweep, cells)
+        for sweep in sweeps:
+            _refuse_edited_code(sweep, cells[sweep.id])
         return InlineExecutor(prepared, settings.kernels)
     from orchestrator.executors.ray_cluster import RayExecutor
 
-    return RayExecutor(prepared, store.code(sweep), settings)
+    return RayExecutor(prepared, store.code(sweeps[0]), settings, alone=measures_time(sweeps[0].kind))
+
+
+def measures_time(kind: str) -> bool:
+    """Whether trials of `kind` (a name) measure time."""
+    return KINDS.implementation(kind).measures_time
 
 
 def _refuse_edited_code(sweep: SweepRow, cells: Iterable[CellRow]) -> None:

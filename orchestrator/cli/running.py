@@ -59,8 +59,8 @@ def _interrupts(stop: StopRequest) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def finish(outcomes: Sequence[RunOutcome], as_json: bool) -> NoReturn:
-    """Say how each sweep ended (as JSON, the last line of each), and exit."""
+def finish(outcomes: Sequence[RunOutcome], as_json: bool, suite: str | None = None) -> NoReturn:
+    """Say how each sweep ended (as JSON, the last line of each), and all together if they are a `suite`'s, and exit."""
     for outcome in outcomes:
         if as_json:
             _print_json(outcome)
@@ -73,8 +73,31 @@ def finish(outcomes: Sequence[RunOutcome], as_json: bool) -> NoReturn:
                 f"{outcome.undelivered} MLflow runs are still to be written; the next command that runs a sweep "
                 "delivers them when the tracking store answers"
             )
+    if suite is not None:
+        _print_suite(suite, outcomes, as_json)
     complete = all(outcome.sweep.counts.done == outcome.sweep.counts.total for outcome in outcomes)
     raise typer.Exit(ALL_DONE if complete else TRIALS_FAILED)
+
+
+def _print_suite(suite: str, outcomes: Sequence[RunOutcome], as_json: bool) -> None:
+    """Totals of a suite. Trials that several sweeps share are counted in each."""
+    counts = [outcome.sweep.counts for outcome in outcomes]
+    totals = {
+        "suite": suite,
+        "sweeps": len(outcomes),
+        "trials": sum(one.total for one in counts),
+        "done": sum(one.done for one in counts),
+        "failed": sum(one.failed for one in counts),
+        "reused": sum(outcome.sweep.reused for outcome in outcomes),
+        "seconds": round(max((outcome.seconds for outcome in outcomes), default=0.0), 3),
+    }
+    if as_json:
+        print_json(totals)
+    else:
+        typer.echo(
+            f"{suite}: {totals['sweeps']} sweeps, {totals['done']} of {totals['trials']} trials done, "
+            f"{totals['failed']} failed, in {duration(float(str(totals['seconds'])))}"
+        )
 
 
 def _print_json(outcome: RunOutcome) -> None:

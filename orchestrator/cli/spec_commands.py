@@ -14,6 +14,7 @@ from orchestrator.cli.output import duration, print_json, print_rich, say, size
 if TYPE_CHECKING:
     from orchestrator.explain import Explanation
     from orchestrator.plan import Plan
+    from orchestrator.plan_summary import PlanSummary
 
 EXPLANATIONS_SHOWN = 20
 
@@ -48,23 +49,25 @@ def init(
 
 
 def validate(spec: SpecName, overrides: Overrides = None, as_json: AsJson = False) -> None:
-    """Check a spec; every error is shown at once, with its place and its cure."""
-    made = _plan_of(spec, overrides, as_json)
+    """Check a spec, or every spec of a suite; every error is shown at once, with its place and its cure."""
+    plans = _plans_of(spec, overrides, as_json)
+    trials = sum(plan.trial_count for plan in plans.values())
     if as_json:
-        print_json({"valid": True, "errors": [], "trials": made.trial_count})
+        print_json({"valid": True, "errors": [], "trials": trials})
     else:
-        typer.echo(f"{spec}: ok, {made.trial_count} trials")
+        sweeps = f"{len(plans)} sweeps, " if len(plans) > 1 else ""
+        typer.echo(f"{spec}: ok, {sweeps}{trials} trials")
 
 
-def _plan_of(spec: str, overrides: list[str] | None, as_json: bool) -> Plan:
-    """The spec's plan. What is wrong with the spec is printed as JSON if `as_json`, else raised."""
+def _plans_of(spec: str, overrides: list[str] | None, as_json: bool) -> dict[str, Plan]:
+    """The plans of the spec or suite, by name. What is wrong is printed as JSON if `as_json`, else raised."""
     from orchestrator.exit_codes import WRONG_REQUEST
     from orchestrator.plan import Plan
-    from orchestrator.requests import load_spec
+    from orchestrator.requests import load_specs
     from orchestrator.spec import SpecError
 
     try:
-        return Plan(load_spec(spec, overrides or ()))
+        return {name: Plan(read) for name, read in load_specs(spec, overrides or ()).items()}
     except SpecError as error:
         if not as_json:
             raise
@@ -78,15 +81,33 @@ def plan(
     explain: Annotated[bool, typer.Option("--explain", help="say why trials are computed rather than reused")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a spec would run: trials, batches, devices, and what it may cost."""
+    """Show what a spec, or each spec of a suite, would run: trials, batches, devices, and what it may cost."""
     from orchestrator.plan_summary import describe
     from orchestrator.settings import Settings
 
-    made = _plan_of(spec, overrides, as_json)
-    summary = describe(made, Settings.read(), workers=os.cpu_count() or 1, explained=explain)
+    settings, workers = Settings.read(), os.cpu_count() or 1
+    plans = _plans_of(spec, overrides, as_json)
+    described = [(made, describe(made, settings, workers, explained=explain)) for made in plans.values()]
     if as_json:
-        print_json(summary.as_json())
+        [*_, (_, last)] = described
+        print_json(
+            last.as_json() if len(described) == 1 else _suite_as_json(list(plans), [one for _, one in described])
+        )
         return
+    for made, summary in described:
+        _print_plan(made, summary)
+    if len(described) > 1:
+        totals = [sum(numbers) for numbers in zip(*((one.trials, one.reused) for _, one in described), strict=True)]
+        typer.echo(f"{spec}: {len(described)} sweeps, {totals[0]} trials, {totals[1]} of them reused")
+
+
+def _suite_as_json(names: list[str], summaries: list[PlanSummary]) -> dict[str, Any]:
+    """Totals, and the plan of each sweep. Trials that several sweeps share are counted in each."""
+    totals = {name: sum(getattr(one, name) for one in summaries) for name in ("trials", "unique", "reused", "batches")}
+    return {**totals, "sweeps": {name: one.as_json() for name, one in zip(names, summaries, strict=True)}}
+
+
+def _print_plan(made: Plan, summary: PlanSummary) -> None:
     hours = summary.estimate.hours
     time = "unknown" if hours is None else duration(3600 * hours)
     devices = ", ".join(f"{count} on {device}" for device, count in summary.devices.items())
@@ -129,7 +150,7 @@ def schema() -> None:
 
 
 def list_things(
-    what: Annotated[Literal["mechanisms", "workloads", "specs"], typer.Argument(help="what to list")],
+    what: Annotated[Literal["mechanisms", "workloads", "kinds", "specs"], typer.Argument(help="what to list")],
     as_json: AsJson = False,
 ) -> None:
     """List what can stand in a spec, or the ready-made specs."""
@@ -157,9 +178,10 @@ def _specs() -> list[dict[str, Any]]:
 
 def _implementations(what: str) -> list[dict[str, Any]]:
     from models.mechanism import MECHANISMS
+    from tasks.kind import KINDS
     from tasks.workload import WORKLOADS
 
-    registry: Any = MECHANISMS if what == "mechanisms" else WORKLOADS
+    registries: dict[str, Any] = {"mechanisms": MECHANISMS, "workloads": WORKLOADS, "kinds": KINDS}
     return [
         {
             "name": name,
@@ -174,5 +196,5 @@ def _implementations(what: str) -> list[dict[str, Any]]:
                 if field_name != "name"
             ],
         }
-        for name, config, _ in registry
+        for name, config, _ in registries[what]
     ]

@@ -6,12 +6,15 @@ import sys
 import time
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from orchestrator.cli.output import print_json, print_rich, say
 from orchestrator.cli.spec_commands import AsJson, Overrides, SpecName
+
+if TYPE_CHECKING:
+    from orchestrator.plan import Plan
 
 SweepName = Annotated[str, typer.Argument(help="a sweep's id (its beginning is enough), or `last`", metavar="SWEEP")]
 NoCache = Annotated[bool, typer.Option("--no-cache", help="compute again what is already done")]
@@ -30,23 +33,25 @@ def run(
     executor: Annotated[Literal["ray", "inline"], typer.Option(help="ray, or inline: in this process")] = "ray",
     as_json: AsJson = False,
 ) -> None:
-    """Run a sweep in the foreground: submit the spec (or take a queued sweep), compute what is missing, report."""
+    """Run a sweep in the foreground: submit the spec (or take a queued sweep), compute what is missing, report.
+
+    A suite's sweeps run together.
+    """
     from orchestrator.cli.running import finish, run_sweeps
     from orchestrator.settings import Settings
 
     settings = Settings.read()
-    store, sweep_id = _sweep_to_run(settings, what, overrides or [], no_cache)
-    sweep = store.sweep(sweep_id)
-    say(f"sweep {sweep.id} ({sweep.name}): {sweep.trials} trials, {sweep.reused} of {sweep.trials} reused")
-    finish(run_sweeps(settings, store, [sweep.id], executor), as_json)
+    store, sweeps = _sweeps_to_run(settings, what, overrides or [], no_cache)
+    for sweep in map(store.sweep, sweeps):
+        say(f"sweep {sweep.id} ({sweep.name}): {sweep.trials} trials, {sweep.reused} of {sweep.trials} reused")
+    outcomes = run_sweeps(settings, store, sweeps, executor)
+    finish(sorted(outcomes, key=lambda one: sweeps.index(one.sweep.id)), as_json, what if len(sweeps) > 1 else None)
 
 
-def _sweep_to_run(settings: Any, what: str, overrides: list[str], no_cache: bool) -> tuple[Any, str]:
-    """The store, and the id of the sweep that `what` names: submitted now if it is a spec."""
+def _sweeps_to_run(settings: Any, what: str, overrides: list[str], no_cache: bool) -> tuple[Any, list[str]]:
+    """The store, and the ids of the sweeps that `what` names: submitted now if it is a spec or a suite."""
     from orchestrator.errors import RequestError
-    from orchestrator.plan import Plan
-    from orchestrator.preflight import check_before_submitting
-    from orchestrator.requests import existing_store, find_sweep, is_spec, load_spec
+    from orchestrator.requests import existing_store, find_sweep, is_spec, load_specs
     from orchestrator.store.store import Store
 
     if not is_spec(what):
@@ -54,37 +59,46 @@ def _sweep_to_run(settings: Any, what: str, overrides: list[str], no_cache: bool
             store = existing_store(settings)
             sweep = find_sweep(store, what)
         except RequestError:
-            load_spec(what)  # names the ready-made specs in its error
+            load_specs(what)  # names the ready-made specs in its error
             raise
         if overrides or no_cache:
             raise RequestError("--set and --no-cache belong to a spec; a sweep keeps what it was submitted with")
-        return store, sweep.id
-    plan = Plan(load_spec(what, overrides))
-    check_before_submitting(plan, settings)
+        return store, [sweep.id]
+    plans = _checked_plans(settings, what, overrides)
     from orchestrator.runner import submit_plan
 
     store = Store.open(settings.database_url)
-    return store, submit_plan(store, plan, use_cache=not no_cache).sweep
+    return store, [submit_plan(store, plan, use_cache=not no_cache).sweep for plan in plans]
+
+
+def _checked_plans(settings: Any, what: str, overrides: list[str]) -> list[Plan]:
+    """The plans of the spec or suite that `what` names, none of which is refused."""
+    from orchestrator.plan import Plan
+    from orchestrator.preflight import check_before_submitting
+    from orchestrator.requests import load_specs
+
+    plans = [Plan(spec) for spec in load_specs(what, overrides).values()]
+    for plan in plans:
+        check_before_submitting(plan, settings)
+    return plans
 
 
 def submit(spec: SpecName, overrides: Overrides = None, no_cache: NoCache = False, as_json: AsJson = False) -> None:
-    """Queue a sweep and print its id; `slotsweep run ID` executes it."""
-    from orchestrator.plan import Plan
-    from orchestrator.preflight import check_before_submitting
-    from orchestrator.requests import load_spec
+    """Queue a sweep and print its id; `slotsweep run ID` executes it. Of a suite, one id a line."""
     from orchestrator.runner import submit_plan
     from orchestrator.settings import Settings
     from orchestrator.store.store import Store
 
     settings = Settings.read()
-    plan = Plan(load_spec(spec, overrides or ()))
-    check_before_submitting(plan, settings)
-    submitted = submit_plan(Store.open(settings.database_url), plan, use_cache=not no_cache)
-    say(f"queued {submitted.trials} trials, {submitted.reused} of {submitted.trials} reused")
-    if as_json:
-        print_json({"sweep": submitted.sweep, "trials": submitted.trials, "reused": submitted.reused})
-    else:
-        typer.echo(submitted.sweep)
+    plans = _checked_plans(settings, spec, overrides or [])
+    store = Store.open(settings.database_url)
+    for plan in plans:
+        submitted = submit_plan(store, plan, use_cache=not no_cache)
+        say(f"queued {submitted.trials} trials, {submitted.reused} of {submitted.trials} reused")
+        if as_json:
+            print_json({"sweep": submitted.sweep, "trials": submitted.trials, "reused": submitted.reused})
+        else:
+            typer.echo(submitted.sweep)
 
 
 def status(

@@ -37,8 +37,10 @@ GCS_SECONDS = "5"
 default of a minute would only keep orphans alive for as long, after a kill."""
 
 KERNEL_SECONDS = 120.0
+KERNEL_SECONDS_EACH = 8.0
 ONE_KERNEL_SECONDS = 20.0
-"""How long kernels may take to compile, all of a sweep's or those of one mechanism."""
+"""How long kernels may take to compile: all of a sweep's at least, a mechanism's share where these are many, and those
+of one mechanism alone."""
 
 PREPARE = """
 import json, os, sys, threading
@@ -66,12 +68,17 @@ except Exception as error:
 
 
 class RayExecutor:
-    """Starts (or joins) Ray while the kernels compile in a process beside it, then one worker a core."""
+    """Starts (or joins) Ray while the kernels compile in a process beside it, then one worker a core.
+
+    With `alone` there is one worker a node, which takes all of its cores: nothing disturbs what it measures.
+    """
 
     name = "ray"
     depth = 2
 
-    def __init__(self, preparation: Preparation, code: CodeSnapshot, settings: Settings) -> None:
+    def __init__(self, preparation: Preparation, code: CodeSnapshot, settings: Settings, *, alone: bool) -> None:
+        self._alone = alone
+        self._cores: dict[str, int] = {}
         self._preparation = preparation
         self._code = code
         self._settings = settings
@@ -81,7 +88,7 @@ class RayExecutor:
         self._pids: dict[str, int] = {}
 
     def start(self, given_up: Callable[[], bool]) -> Sequence[WorkerCard]:
-        code, said = self._prepare(self._preparation, given_up, KERNEL_SECONDS, meanwhile=self._start_ray)
+        code, said = self._prepare(self._preparation, given_up, self._kernel_seconds, meanwhile=self._start_ray)
         if code > 0:
             raise PreparationError(said or f"preparing the sweep failed with exit code {code}")
         if code < 0 and not given_up():
@@ -94,11 +101,11 @@ class RayExecutor:
         import ray
 
         self._archive = ray.put(self._code.archive)
+        self._cores = {node["NodeID"]: int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]}
         starting = [
-            (node["NodeID"], self._start_actor(node["NodeID"]))
-            for node in ray.nodes()
-            if node["Alive"]
-            for _ in range(int(node["Resources"].get("CPU", 0)))
+            (node, self._start_actor(node))
+            for node, cores in self._cores.items()
+            for _ in range(min(cores, 1) if self._alone else cores)
         ]
         if not starting:
             raise ExecutorError("the Ray cluster has no node with a CPU to run trials on")
@@ -110,6 +117,10 @@ class RayExecutor:
                     return cards
             cards.append(self._welcome_at_last(node, actor))
         return cards
+
+    @property
+    def _kernel_seconds(self) -> float:
+        return max(KERNEL_SECONDS, KERNEL_SECONDS_EACH * len(self._preparation.mechanisms))
 
     def _prepare(
         self,
@@ -178,7 +189,8 @@ class RayExecutor:
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        remote = ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0)(_worker_class())
+        cores = self._cores[node] if self._alone else 1
+        remote = ray.remote(num_cpus=cores, max_restarts=0, max_task_retries=0)(_worker_class())
         return remote.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(
             self._archive,
             self._code.digest,

@@ -9,15 +9,18 @@ from orchestrator.spec.read import read_spec
 from orchestrator.spec.saved import canonical, from_canonical
 from orchestrator.spec.spec import Spec
 from orchestrator.spec.starter import starter_spec
+from orchestrator.spec.suite import Suite, read_suite
 
 __all__ = [
     "Entry",
     "Problem",
     "Spec",
     "SpecError",
+    "Suite",
     "canonical",
     "from_canonical",
     "json_schema",
     "read_spec",
+    "read_suite",
     "starter_spec",
 ]

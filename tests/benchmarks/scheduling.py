@@ -117,7 +117,7 @@ def measure(trials: int, kind: Literal["inline", "ray"], folder: Path) -> Cost:
     (folder / "spec.yaml").write_text(SPEC.format(cells=CELLS, seeds=trials // CELLS))
     sweep = submit_plan(store, Plan(read_spec(folder / "spec.yaml"))).sweep
     executor = _executor(kind, settings, store, sweep)
-    queue = SweepQueue(store, settings, store.sweep(sweep).code, [sweep])
+    queue = SweepQueue(store, settings, store.sweep(sweep), [sweep])
     try:
         Scheduler(store, executor, queue, lambda _: None, StopRequest()).run()
     finally:
@@ -134,7 +134,7 @@ def _executor(kind: Literal["inline", "ray"], settings: Settings, store: Store, 
     prepared = preparation(store.cells(sweep).values(), ["idle_memory"])
     if kind == "inline":
         return InlineExecutor(prepared, settings.kernels)
-    return RayExecutor(prepared, store.code(store.sweep(sweep)), settings)
+    return RayExecutor(prepared, store.code(store.sweep(sweep)), settings, alone=False)
 
 
 def _times(store: Store, trials: int) -> tuple[float, float, float]:

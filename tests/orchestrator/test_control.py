@@ -105,8 +105,8 @@ def submit(store: Store, text: str) -> str:
 
 
 def schedule(store: Store, settings: Settings, executor: SimulatedExecutor, named: Sequence[str] | None = None) -> None:
-    code = store.sweep((named or store.waiting_sweeps(list(SweepState)))[0]).code
-    queue = SweepQueue(store, settings, code, named)
+    first = store.sweep((named or store.waiting_sweeps(list(SweepState)))[0])
+    queue = SweepQueue(store, settings, first, named)
     Scheduler(store, executor, queue, lambda _: None, StopRequest()).run()
     queue.close()
 
@@ -393,7 +393,7 @@ def test_resume_delivers_what_the_tracker_still_owes(slotsweep, store: Store, tm
 def test_progress_is_told_for_each_sweep(store: Store, settings: Settings) -> None:
     seen: list[Progress] = []
     sweep = submit(store, SMALL)
-    queue = SweepQueue(store, settings, store.sweep(sweep).code, [sweep])
+    queue = SweepQueue(store, settings, store.sweep(sweep), [sweep])
     Scheduler(store, SimulatedExecutor(), queue, seen.append, StopRequest()).run()
     queue.close()
     assert (seen[0].done, seen[0].total, seen[0].seconds) == (0, 24, 0.0)
@@ -405,7 +405,7 @@ def test_a_thousand_trials_that_do_nothing_cost_little_each(
 ) -> None:
     """Scenario 8: scheduling and storage, without arithmetic, in milliseconds a trial."""
     sweep = submit(store, ONE_MECHANISM.format("no-op", 0, "knn", 1000))
-    queue = SweepQueue(store, settings, store.sweep(sweep).code, [sweep])
+    queue = SweepQueue(store, settings, store.sweep(sweep), [sweep])
     began = time.perf_counter()
     Scheduler(store, SimulatedExecutor(), queue, lambda _: None, StopRequest()).run()
     milliseconds = time.perf_counter() - began

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import RequestError
-from orchestrator.spec import Spec, SpecError, canonical, from_canonical, read_spec, starter_spec
+from orchestrator.spec import Spec, SpecError, canonical, from_canonical, read_spec, read_suite, starter_spec
 from orchestrator.spec.files import LARGEST
 
 HOUSE = Path(__file__).parents[3]
-READY_MADE = sorted((HOUSE / "tasks" / "specs").glob("**/*.yaml"))
+READY_MADE = [path for path in sorted((HOUSE / "tasks" / "specs").glob("**/*.yaml")) if read_suite(path) is None]
 
 SKETCH = """\
 name: recall-frontier
