@@ -25,6 +25,8 @@ Tensors = dict[str, "Tensor"]
 POINTS = 100
 """Most points of a training curve."""
 
+MOST_STEPS = 1_000_000
+
 MOST_TOKENS = 4096
 """Longest stream that is trained on: attention and novelty compare each token with all others."""
 
@@ -35,7 +37,7 @@ CLIP = 1.0
 class TrainingConfig(MechanismConfig):
     """Options of everything that learns: Adam (arXiv 1412.6980), its rate falling to 0 along a half cosine."""
 
-    steps: int = Field(200, ge=0, le=1_000_000, description="steps of gradient descent")
+    steps: int = Field(200, ge=0, le=MOST_STEPS, description="steps of gradient descent")
     learning_rate: float = Field(0.01, gt=0.0, le=10.0, description="Adam's rate at the first step")
     streams: int = Field(8, ge=1, le=4096, description="streams read at each step, new ones every time")
 

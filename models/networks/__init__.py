@@ -1,0 +1,1 @@
+"""Trained sequence models: what they have in common, and the scans they are made of."""
