@@ -1,0 +1,164 @@
+"""What each job type makes of the rows of its trials."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from models.mechanism import MECHANISMS
+from tasks.evaluate import Outcome
+from tasks.fitting import fit_all
+from tasks.kind import KINDS
+from tasks.summary import Interval, Section, Summary
+from tasks.workload import WORKLOADS, Workload
+
+RECALL = {"name": "associative_recall", "items": 8, "repeats": 3, "classes": 4, "dim": 12}
+PHASES = {"name": "phased_recall", "small": 3, "large": 6, "phases": 4, "repeats": 3, "classes": 4, "dim": 12}
+
+
+def workload(tree: dict[str, Any]) -> Workload[Any]:
+    config: Any = WORKLOADS.config_class(tree["name"])(**tree)
+    return WORKLOADS.implementation(tree["name"])(config)
+
+
+def rows_of(kind: str, trees: list[dict[str, Any]], mechanisms: list[dict[str, Any]], seeds: int, episodes: int) -> Any:
+    """Rows as a sweep of `kind` has them, computed here."""
+    configs: list[Any] = [MECHANISMS.config_class(tree["name"])(**tree) for tree in mechanisms]
+    rows = []
+    for made in map(workload, trees):
+        fits = fit_all(made, configs, range(seeds))
+        for seed in range(seeds):
+            outcomes = KINDS.implementation(kind).evaluate(made, configs, seed, episodes, "float32", None, fits)
+            for config, outcome in zip(configs, outcomes, strict=True):
+                rows.append(row(made, config, seed, episodes, outcome))
+    return rows
+
+
+def row(made: Workload[Any], config: Any, seed: int, episodes: int, outcome: Outcome) -> dict[str, Any]:
+    state = "failed" if outcome.metrics is None else "done"
+    return {
+        "state": state,
+        "reason": outcome.reason,
+        "seed": seed,
+        "episodes": episodes,
+        "workload.name": made.config.name,
+        **{f"workload.{name}": value for name, value in made.config.flat().items()},
+        "mechanism.name": config.name,
+        **{f"mechanism.{name}": value for name, value in config.flat().items()},
+        **{f"metrics.{name}": value for name, value in (outcome.metrics or {}).items()},
+        **{f"series.{name}": values for name, values in outcome.series.items()},
+    }
+
+
+def section(summary: Summary, name: str) -> Section:
+    return next(one for one in summary.sections if one.name == name)
+
+
+def column(part: Section, heading: str) -> dict[str, Any]:
+    """A column of the section's table, by the label in the first."""
+    assert part.table is not None
+    index = part.table.columns.index(heading)
+    return {str(line[0]): line[index] for line in part.table.rows}
+
+
+@pytest.mark.parametrize("kind", KINDS.names())
+def test_every_kind_has_a_summary_of_nothing(kind: str) -> None:
+    summary = KINDS.implementation(kind).summarise([])
+    assert summary.panels == ()
+    assert "there are no trials" in summary.warnings
+
+
+def test_a_seed_study_tells_spread_and_paired_differences() -> None:
+    mechanisms = [
+        {"name": "full_attention"},
+        {"name": "knn", "k": 1000},
+        {"name": "recency", "budget": 6},
+    ]
+    rows = rows_of("seed_study", [RECALL], mechanisms, seeds=8, episodes=20)
+    summary = KINDS.implementation("seed_study").summarise(rows)
+    assert len(summary.panels) == 1
+    spread, differences = section(summary, "seeds-1"), section(summary, "differences-1")
+    recalls = [r["metrics.recall"] for r in rows if r["mechanism.name"] == "recency"]
+    (recency,) = [label for label in column(spread, "recall") if label.startswith("recency")]
+    assert column(spread, "recall")[recency].mean == pytest.approx(np.mean(recalls))
+    assert column(spread, "sd")[recency] == pytest.approx(np.std(recalls, ddof=1))
+    assert (column(spread, "least")[recency], column(spread, "most")[recency]) == (min(recalls), max(recalls))
+    verdicts = column(differences, "verdict")
+    assert [verdicts[label] for label in verdicts if label.startswith("knn")] == ["equal"]
+    assert verdicts[recency] == "differ"
+
+
+def test_one_seed_is_undefined_rather_than_equal() -> None:
+    rows = rows_of("seed_study", [RECALL], [{"name": "full_attention"}, {"name": "recency", "budget": 6}], 1, 5)
+    summary = KINDS.implementation("seed_study").summarise(rows)
+    assert set(column(section(summary, "differences-1"), "verdict").values()) == {"undefined: one seed"}
+    assert set(column(section(summary, "seeds-1"), "sd").values()) == {None}
+
+
+def test_an_adaptive_sweep_counts_slots_both_ways_and_draws_its_phases() -> None:
+    mechanisms = [{"name": "full_attention"}, {"name": "dp_cache", "similarity": 0.6}]
+    rows = rows_of("adaptive", [PHASES], mechanisms, seeds=3, episodes=4)
+    part = section(KINDS.implementation("adaptive").summarise(rows), "phases-1")
+    assert column(part, "slots, phase ends")["full_attention"].mean == np.mean([9, 27, 36, 54])
+    assert column(part, "slots, per token")["full_attention"].mean == pytest.approx(np.mean(range(1, 55)))
+    assert column(part, "least to most at phase ends")["full_attention"] == "9.0 to 54.0"
+    slots, recall = part.charts
+    lines = {line.label: line for line in slots.lines}
+    assert lines["full_attention"].y == (9.0, 27.0, 36.0, 54.0)
+    assert lines["full_attention"].x == (1.0, 2.0, 3.0, 4.0)
+    assert lines["distinct items so far"].y == (3.0, 9.0, 12.0, 18.0)
+    assert all(0 <= y <= 1 for line in recall.lines for y in line.y)
+
+
+def test_an_adaptive_sweep_of_single_phases_says_so() -> None:
+    rows = rows_of("adaptive", [RECALL], [{"name": "full_attention"}], seeds=2, episodes=2)
+    part = section(KINDS.implementation("adaptive").summarise(rows), "phases-1")
+    assert part.charts == ()
+    assert "one phase" in part.text[0]
+
+
+def test_a_gate_ablation_shows_what_gates_learned_and_how() -> None:
+    mechanisms = [{"name": "dp_cache", "similarity": 0.6}, {"name": "novelty_gate", "budget": 8, "steps": 20}]
+    rows = rows_of("gate_ablation", [RECALL], mechanisms, seeds=2, episodes=3)
+    assert {r["state"] for r in rows} == {"done"}
+    summary = KINDS.implementation("gate_ablation").summarise(rows)
+    gates = section(summary, "gates-1")
+    (gate,) = [label for label in column(gates, "b") if label.startswith("novelty_gate")]
+    learned = [r["metrics.gate_b"] for r in rows if r["mechanism.name"] == "novelty_gate"]
+    assert column(gates, "b")[gate].mean == pytest.approx(np.mean(learned))
+    assert column(gates, "b")["dp_cache"] is None
+    training = section(summary, "training-1")
+    assert training.charts
+    assert all(line.label == gate for chart in training.charts for line in chart.lines)
+
+
+def test_cost_scaling_measures_each_mechanism_and_fits_exponents() -> None:
+    trees = [{**RECALL, "repeats": repeats} for repeats in (4, 16, 64, 256)]
+    rows = rows_of("cost_scaling", trees, [{"name": "full_attention"}, {"name": "dp_cache"}], seeds=2, episodes=3)
+    assert {r["state"] for r in rows} == {"done"}
+    assert all(r["metrics.slots"] == r["metrics.tokens"] for r in rows if r["mechanism.name"] == "full_attention")
+    assert all(r["metrics.build_naive_us_per_token"] > 0 for r in rows if r["mechanism.name"] == "dp_cache")
+    summary = KINDS.implementation("cost_scaling").summarise(rows)
+    assert summary.panels == ()
+    reads, builds = section(summary, "read-scaling"), section(summary, "build-scaling")
+    exponents = column(reads, "exponent")
+    assert all(isinstance(exponents[name], Interval) for name in ("full_attention", "dp_cache"))
+    assert [line.x for line in reads.charts[0].lines] == [(32.0, 128.0, 512.0, 2048.0)] * 2
+    assert len(builds.charts[0].lines) == 3
+    assert reads.charts[0].log_x
+    assert reads.charts[0].log_y
+
+
+def test_two_lengths_give_no_exponent() -> None:
+    trees = [{**RECALL, "repeats": repeats} for repeats in (4, 8)]
+    rows = rows_of("cost_scaling", trees, [{"name": "full_attention"}], seeds=2, episodes=2)
+    part = section(KINDS.implementation("cost_scaling").summarise(rows), "read-scaling")
+    assert "at least 3 sizes" in column(part, "exponent")["full_attention"]
+
+
+def test_a_mechanism_that_cannot_be_timed_fails_alone() -> None:
+    trees = [{**RECALL, "repeats": 2}]
+    rows = rows_of("cost_scaling", trees, [{"name": "optimal", "budget": 4}, {"name": "full_attention"}], 1, 2)
+    assert [(r["state"], r["reason"]) for r in rows] == [("failed", "user_error"), ("done", None)]
