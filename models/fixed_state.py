@@ -23,9 +23,10 @@ NUMBER_BYTES = 4
 class FixedState(Mechanism[C]):
     """A state S [rows, classes] that associates features of keys with one-hot values, read as y = phi(q) S.
 
-    The answer is the class of largest y, the lowest within a tie; a state that is all zero abstains. The rows count as
-    slots, from the first token to the last. Scores are tied where they differ by less than the rounding of the sum:
-    by 1e-9 of the longest column of S times the length of phi(q). Subclasses say in `update` how S takes in tokens.
+    The answer is the class of largest y, the lowest within a tie. Scores are tied where they differ by less than the
+    rounding of their sums: by 1e-9 of the longest column of S times the length of phi(q). A state that is zero, to
+    within 1e-9, abstains. The rows count as slots, from the first token to the last. Subclasses say in `update` how S
+    takes in tokens.
     """
 
     compares_tokens: ClassVar[bool] = False
@@ -89,7 +90,7 @@ class FixedState(Mechanism[C]):
         return read
 
     def answer(self, block: QueryBlock, phase: Phase) -> Floats:
-        """1 where the class read for a query is right, 0 where it is wrong, NaN where the state is all zero [C, Q]."""
+        """1 where the class read for a query is right, 0 where it is wrong, NaN where the state is zero [C, Q]."""
         features = self.query_features(block.queries)
         predicted = np.stack([read_state(features, state) for state in self.states])
         return scored(predicted, block, phase)
@@ -97,10 +98,11 @@ class FixedState(Mechanism[C]):
 
 def read_state(features: Floats, state: Floats) -> Ints:
     """Class [Q] with the largest score under `features` [Q, rows]; ties to the lowest class; ABSTAINED if S is 0."""
-    if not state.any():
+    longest = np.linalg.norm(state, axis=0).max()
+    if longest <= TIE:
         return np.full(len(features), ABSTAINED, dtype=np.int64)
     scores = features @ state
-    rounding = TIE * np.linalg.norm(features, axis=1) * np.linalg.norm(state, axis=0).max()
+    rounding = TIE * longest * np.linalg.norm(features, axis=1)
     first: Ints = (scores >= (scores.max(axis=1) - rounding)[:, None]).argmax(axis=1)
     return first
 

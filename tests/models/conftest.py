@@ -158,10 +158,16 @@ def plain_read(
     return best, min(gaps, default=math.inf)
 
 
-def plain_read_state(features: Floats, state: Floats) -> tuple[int, float]:
-    """Class read for a query's features from a state matrix, and the gap by which it won, relative to its scale."""
+def plain_read_state(features: Floats, state: Floats) -> tuple[int | None, float]:
+    """Class read for a query's features from a state matrix, and the gap by which it won, relative to its scale.
+
+    None if the state is zero.
+    """
+    longest = max(math.hypot(*column) for column in state.T)
+    if longest <= TIE:
+        return None, math.inf
     scores = [math.fsum(x * y for x, y in zip(features, column, strict=True)) for column in state.T]
-    scale = math.hypot(*features) * max(math.hypot(*column) for column in state.T) or 1.0
+    scale = math.hypot(*features) * longest or 1.0
     most = max(scores)
     best = next(c for c, score in enumerate(scores) if score >= most - TIE * scale)
     return best, min(((most - score) / scale for score in scores if score < most - TIE * scale), default=math.inf)

@@ -204,7 +204,8 @@ def test_quadratic_memory_with_a_ridge_is_kernel_ridge_regression(
 
 def test_a_state_of_zeros_abstains_and_a_query_of_zeros_does_not() -> None:
     features = np.array([[0.0, 0.0], [1.0, 0.0]])
-    assert read_state(features, np.zeros((2, 3))).tolist() == [ABSTAINED, ABSTAINED]
+    for rounding in (0.0, 1e-12):
+        assert read_state(features, np.full((2, 3), rounding)).tolist() == [ABSTAINED, ABSTAINED]
     assert read_state(features, np.array([[0.0, 0.0, 1.0], [0.0, 1.0, 0.0]])).tolist() == [0, 2]
 
 
@@ -218,6 +219,14 @@ def test_only_keys_of_zeros_leave_a_state_that_abstains(lab: SimpleNamespace) ->
     stream = lab.stream(np.zeros((3, 2)), [0, 1, 0], queries=[[1.0, 0.0]], answers=[0])
     for name in ("superposition", "delta_rule", "gated_delta_rule", "ridge_memory", "quadratic_memory"):
         assert np.isnan(lab.read_one(name, stream).answers[0]).all(), name
+
+
+def test_a_write_that_corrects_twice_the_error_takes_back_the_write_before_it(lab: SimpleNamespace) -> None:
+    """With beta = 2, k S is 2 v after one write and 0 after two, whatever is left of rounding."""
+    keys = np.random.default_rng(0).standard_normal((1, 7)).repeat(2, axis=0)
+    once, twice = lab.read_one("delta_rule", lab.stream(keys, [1, 1], ends=(1, 2)), beta=2.0).answers
+    assert once.tolist() == [1.0, 1.0]
+    assert np.isnan(twice).all()
 
 
 # --- size ---
