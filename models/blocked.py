@@ -283,7 +283,7 @@ def place(
         if novelty > tau + margin:
             slot = -1
         elif novelty >= tau - margin or top <= clear:
-            found = near_slots(cosines[r], among[r], columns[: count - old], np.float32(top - margin), near)
+            found = near_slots(cosines[r], among[r], columns[: count - old], top - margin, near)
             if found > 1 or novelty >= tau - margin:
                 slot = settle(keys, lengths, t, slots, near[:found], tau)
         may_open = waiting < len(unplaced) and unplaced[waiting] == r
@@ -299,17 +299,14 @@ def place(
 @kernel
 def near_slots(cosines: Singles, among: Singles, columns: Ints, border: float, near: Ints) -> int:
     """List in `near` the slots, oldest first, whose cosine is at least `border`; returns how many they are."""
+    least = np.float32(border)
     found = 0
-    total = 0
     for slot in range(len(cosines)):
-        total += cosines[slot] >= border
-    if total > 0:
-        for slot in range(len(cosines)):
-            if cosines[slot] >= border:
-                near[found] = slot
-                found += 1
+        if cosines[slot] >= least:
+            near[found] = slot
+            found += 1
     for k in range(len(columns)):
-        if among[columns[k]] >= border:
+        if among[columns[k]] >= least:
             near[found] = len(cosines) + k
             found += 1
     return found
