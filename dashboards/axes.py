@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from dashboards.scale import MARGIN, MOST_TICKS, round_numbers, size_ticks
 
 FEWEST_TICKS = 3
+ABOUT = 7
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,11 @@ def chart_axis(numbers: Iterable[float], log: bool) -> Axis:
     return _log_axis(shown) if log else _linear_axis(min(shown), max(shown))
 
 
+def axis_title(label: str, log: bool) -> str:
+    """`label`, and that the axis is logarithmic where it is."""
+    return f"{label} (log scale)" if log else label
+
+
 def tick_text(number: float) -> str:
     """A tick's number in full from 0.0001 to a billion, with an exponent beyond."""
     if number == 0 or 1e-4 <= abs(number) < 1e9:
@@ -49,7 +55,7 @@ def tick_text(number: float) -> str:
 
 
 def _linear_axis(low: float, high: float) -> Axis:
-    """From 0 where the numbers come near it; about five ticks."""
+    """From 0 where the numbers come near it."""
     if low == high:
         room = abs(low) / 2 or 0.5
         low, high = low - room, high + room
@@ -59,7 +65,7 @@ def _linear_axis(low: float, high: float) -> Axis:
         high = 0.0
     room = MARGIN * (high - low)
     low, high = low - room * (low != 0), high + room * (high != 0)
-    return Axis(low, high, False, round_numbers(low, high))
+    return Axis(low, high, False, round_numbers(low, high, ABOUT))
 
 
 def _log_axis(numbers: list[float]) -> Axis:
@@ -80,4 +86,4 @@ def _log_ticks(low: float, high: float) -> tuple[float, ...]:
     if len(decades) > FEWEST_TICKS:
         return tuple(decades[:: math.ceil(len(decades) / MOST_TICKS)])
     finer = tuple(factor * power for power in powers for factor in (1, 2, 5) if low <= factor * power <= high)
-    return finer if len(finer) >= FEWEST_TICKS else round_numbers(low, high)
+    return finer if len(finer) >= FEWEST_TICKS else round_numbers(low, high, ABOUT)

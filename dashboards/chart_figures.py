@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from dashboards.axes import Axis, tick_text
+from dashboards.axes import Axis, axis_title, tick_text
 from dashboards.charts import SPARSE, Place, axes_of, bounded, places_of, runs, seen_marks
 from dashboards.paper import LEFT, draw_legend, paper_axes, pen, say_empty, set_ticks
 from dashboards.style import LIGHT_COLOURS, MARKERS, Style, band_opacity
@@ -44,8 +44,8 @@ def _prepare(axes: Axes, chart: Chart, x_axis: Axis, y_axis: Axis) -> None:
     axes.set_ylim(y_axis.low, y_axis.high)
     set_ticks(axes.xaxis, x_axis.ticks, [tick_text(tick) for tick in x_axis.ticks])
     set_ticks(axes.yaxis, y_axis.ticks, [tick_text(tick) for tick in y_axis.ticks])
-    axes.set_xlabel(chart.x_label, parse_math=False)
-    axes.set_ylabel(chart.y_label, parse_math=False)
+    axes.set_xlabel(axis_title(chart.x_label, chart.log_x), parse_math=False)
+    axes.set_ylabel(axis_title(chart.y_label, chart.log_y), parse_math=False)
 
 
 def _draw_line(axes: Axes, places: Sequence[Place], style: Style, opacity: float) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from dashboards.axes import Axis, chart_axis, tick_text
+from dashboards.axes import Axis, axis_title, chart_axis, tick_text
 from dashboards.drawing import Tick, shortest
 from dashboards.style import Style
 from dashboards.text import measure, plural
@@ -63,6 +63,7 @@ class LineShapes:
 class ChartView:
     """A chart drawn. `left` is where its x axis begins, `points` what pointing tells, by key of dot."""
 
+    title: str
     x_title: str
     y_title: str
     left: float
@@ -71,11 +72,6 @@ class ChartView:
     lines: tuple[LineShapes, ...]
     notes: tuple[str, ...]
     points: dict[str, dict[str, Any]]
-
-    @property
-    def title(self) -> str:
-        """What the chart shows."""
-        return f"{self.y_title} against {self.x_title}"
 
 
 @dataclass(frozen=True)
@@ -100,8 +96,9 @@ def draw_chart(chart: Chart, styles: Mapping[str, Style]) -> ChartView:
     frame = _Frame(x_axis, y_axis, left)
     places = [places_of(line, x_axis, y_axis) for line in chart.lines]
     return ChartView(
-        x_title=chart.x_label,
-        y_title=chart.y_label,
+        title=f"{chart.y_label} against {chart.x_label}",
+        x_title=axis_title(chart.x_label, chart.log_x),
+        y_title=axis_title(chart.y_label, chart.log_y),
         left=left,
         x_ticks=tuple(Tick(frame.x(tick), tick_text(tick)) for tick in x_axis.ticks),
         y_ticks=tuple(Tick(frame.y(tick), tick_text(tick)) for tick in y_axis.ticks),
@@ -215,6 +212,8 @@ def _notes(chart: Chart, places: Sequence[Sequence[Place]]) -> tuple[str, ...]:
     missing = sum(not (math.isfinite(x) and math.isfinite(y)) for x, y in points)
     low = len(points) - missing - sum(map(len, places))
     notes = []
+    if any(place.ends for found in places for place in found):
+        notes.append("Bars and bands are 95% intervals, point by point.")
     if low:
         notes.append(f"{plural(low, 'point')} not above 0 cannot stand on a log axis.")
     if missing:

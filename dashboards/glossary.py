@@ -12,7 +12,7 @@ METRICS = {
     "one item is drawn at random, with less noise.",
     "recall_credited": "recall, with an empty memory credited with chance instead of a wrong answer.",
     "abstained": "Share of queries that met an empty memory.",
-    "chance": "Recall of an answer drawn at random: the dashed line.",
+    "chance": "Recall of an answer drawn at random; in figures of recall the dashed line.",
     "slots": "Entries a memory holds at the end of the stream, as counted, not as asked for.",
     "slots_peak": "The most entries held after any token.",
     "slots_mean": "Entries held, averaged over tokens.",
@@ -30,6 +30,9 @@ METRICS = {
 TERMS = {
     "cell": "A workload and a mechanism with all their settings. Intervals are over the seeds of a cell.",
     "n": "Seeds behind a number. Mechanisms share seeds, and with them streams.",
+}
+
+FRONTIER_TERMS = {
     "frontier": "The best recall reachable at or under each size: a staircase through the points that no other point "
     "of the same curve beats. Filled marks are on it, hollow marks are not.",
     "band": "On each step of a staircase, the interval of the point that sets it. It holds point by point, not for "
@@ -43,9 +46,14 @@ TERMS = {
 UNKNOWN = "No description: this mechanism is not installed here."
 
 
+def term_definitions(*, frontier: bool) -> dict[str, str]:
+    """Terms of every report, and those of a frontier where there is one."""
+    return TERMS | FRONTIER_TERMS if frontier else TERMS
+
+
 def metric_definitions(names: Iterable[str]) -> dict[str, str]:
-    """Definitions of those of `names` that have one, and of chance, in the order of METRICS."""
-    wanted = {*names, "chance"}
+    """Definitions of those of `names` that have one, in the order of METRICS."""
+    wanted = set(names)
     return {name: text for name, text in METRICS.items() if name in wanted}
 
 
@@ -57,6 +65,13 @@ def mechanism_definitions(names: Iterable[str]) -> dict[str, str]:
         name: _first_paragraph(MECHANISMS.config_class(name)) if name in MECHANISMS else UNKNOWN
         for name in dict.fromkeys(names)
     }
+
+
+def documented(names: Iterable[str]) -> list[str]:
+    """Those of `names` that are names of mechanisms installed here."""
+    from models.mechanism import MECHANISMS
+
+    return [name for name in names if name in MECHANISMS]
 
 
 def _first_paragraph(documented: type) -> str:

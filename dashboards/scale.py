@@ -49,9 +49,9 @@ def size_ticks(low: float, high: float) -> tuple[float, ...]:
     return powers if len(powers) >= 3 else round_numbers(low, high)
 
 
-def round_numbers(low: float, high: float) -> tuple[float, ...]:
-    """About five multiples of 1, 2 or 5 times a power of ten."""
-    rough = (high - low) / 5
+def round_numbers(low: float, high: float, about: int = 5) -> tuple[float, ...]:
+    """At most `about` + 1 multiples of 1, 2 or 5 times a power of ten."""
+    rough = (high - low) / about
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
     return tuple(k * step for k in range(math.ceil(low / step), math.floor(high / step) + 1))

@@ -1,13 +1,15 @@
-"""The frontier as tables for a terminal, readable at 80 columns and without colour."""
+"""What a sweep says as tables for a terminal, readable at 80 columns and without colour."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dashboards.fitted import FittedTable
+from dashboards.grids import grid_legend
 from dashboards.steps import metric_of, recalls_of
 from dashboards.text import MISSING, byte_count, count, estimate, fraction, plain, settings
 from dashboards.words import scale_notes
-from tasks.summary import SIZE_AXES, Interval, Panel, Point, Summary
+from tasks.summary import SIZE_AXES, Interval, Panel, Point, Section, Summary
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -16,11 +18,11 @@ if TYPE_CHECKING:
 LEGEND = "[..] 95% interval; n seeds done; on: frontier over slots (s), bytes (b)"
 
 
-def frontier_table(summary: Summary) -> RenderableType:
-    """A Rich renderable: for each panel its cells by curve and the scores of its curves; then the warnings.
+def summary_tables(summary: Summary) -> RenderableType:
+    """A Rich renderable: for each panel its cells by curve and the scores of its curves; the sections; the warnings.
 
     A cell's line has its settings, recall with interval (`recall_all` where there is no `recall`), measured slots and
-    bytes, n, and the frontiers it lies on. Nothing is said by colour alone.
+    bytes, n, and the frontiers it lies on. A section has its sentences and its table. Nothing is said by colour alone.
     """
     from rich.console import Group
     from rich.text import Text
@@ -28,8 +30,30 @@ def frontier_table(summary: Summary) -> RenderableType:
     parts: list[RenderableType] = []
     for panel in summary.panels:
         parts += [_cells_table(panel), _scores_table(panel)]
+    if summary.panels:
+        parts.append(Text(LEGEND, style="dim"))
+    for section in summary.sections:
+        parts += _section(section)
     parts += [Text(f"warning: {warning}", style="yellow") for warning in summary.warnings]
-    return Group(*parts, Text(LEGEND if summary.panels else "This sweep has no cells yet.", style="dim"))
+    if not summary.panels and not summary.sections:
+        parts.append(Text("This sweep has no cells yet.", style="dim"))
+    return Group(*parts)
+
+
+def _section(section: Section) -> list[RenderableType]:
+    """Heading, sentences and table; nothing where a section has charts alone."""
+    from rich.text import Text
+
+    if not section.text and section.table is None:
+        return []
+    parts: list[RenderableType] = [Text(f"\n{section.title}", style="bold"), *map(Text, section.text)]
+    if section.table is not None and section.table.rows:
+        parts.append(FittedTable(section.table))
+        if legend := grid_legend(section.table):
+            parts.append(Text(legend, style="dim"))
+    elif section.table is not None:
+        parts.append(Text("Nothing measured yet.", style="dim"))
+    return parts
 
 
 def _cells_table(panel: Panel) -> Table:

@@ -27,13 +27,7 @@ def overview(report: ReportInput) -> str:
     """What ran and what became of it, in one or two sentences."""
     counts = report.counts
     trials, done = counts.get("trials", 0), counts.get("done", 0)
-    panels = report.summary.panels
-    mechanisms = len({curve.mechanism for panel in panels for curve in panel.curves})
-    cells = sum(1 for panel in panels for _ in rows_of(panel))
-    text = (
-        f"{plural(mechanisms, 'mechanism')} in {plural(cells, 'cell')} on {plural(len(panels), 'workload')}: "
-        f"{done:,} of {plural(trials, 'trial')} finished"
-    )
+    text = f"{_compared(report.summary.panels)}{done:,} of {plural(trials, 'trial')} finished"
     if report.seconds is not None:
         text += f" in {duration(report.seconds)}"
     if reused := counts.get("reused", 0):
@@ -44,6 +38,15 @@ def overview(report: ReportInput) -> str:
     if report.state not in ("done", "failed"):
         text += f" The sweep is {report.state}: the numbers below are partial."
     return text
+
+
+def _compared(panels: Sequence[Panel]) -> str:
+    """What the panels compare; nothing where there are none."""
+    if not panels:
+        return ""
+    mechanisms = len({curve.mechanism for panel in panels for curve in panel.curves})
+    cells = sum(1 for panel in panels for _ in rows_of(panel))
+    return f"{plural(mechanisms, 'mechanism')} in {plural(cells, 'cell')} on {plural(len(panels), 'workload')}: "
 
 
 def findings(panel: Panel) -> str:

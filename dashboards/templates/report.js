@@ -32,7 +32,8 @@ function distance(one, other) {
 function describe(point) {
   const block = element("div", "tip-point");
   block.append(element("p", "tip-head", point.label));
-  block.append(element("p", "tip-more", `${point.settings === "–" ? "" : `${point.settings} · `}${point.seeds}`));
+  const more = [point.settings === "–" ? "" : point.settings, point.seeds];
+  block.append(element("p", "tip-more", more.filter(Boolean).join(" · ")));
   const table = element("table");
   for (const [name, mean, interval] of point.lines) {
     const row = table.insertRow();
@@ -44,7 +45,7 @@ function describe(point) {
 
 function say(point) {
   const lines = point.lines.map((line) => line.join(" ")).join(", ");
-  return `${point.label}, ${point.settings}: ${lines}, ${point.seeds}`;
+  return [`${point.label}, ${point.settings}: ${lines}`, point.seeds].filter(Boolean).join(", ");
 }
 
 function placeTip(xPx, yPx) {

@@ -116,11 +116,11 @@ def _print_json(outcome: RunOutcome) -> None:
 
 
 def _print(outcome: RunOutcome) -> None:
-    from dashboards.terminal import frontier_table
+    from dashboards.terminal import summary_tables
 
     sweep, counts = outcome.sweep, outcome.sweep.counts
     if outcome.drawn is not None:
-        print_rich(frontier_table(outcome.drawn.summary))
+        print_rich(summary_tables(outcome.drawn.summary))
     typer.echo(
         f"{sweep.state}: {counts.done} of {counts.total} trials done, {counts.failed} failed, "
         f"{sweep.reused} of {counts.total} reused, in {duration(outcome.seconds)}"

@@ -181,10 +181,10 @@ def results(
     row = find_sweep(store, sweep)
     chosen = "json" if as_json else output_format
     if chosen == "table":
-        from dashboards.terminal import frontier_table
+        from dashboards.terminal import summary_tables
         from orchestrator.reporting import summary_of
 
-        print_rich(frontier_table(summary_of(store, row)))
+        print_rich(summary_tables(summary_of(store, row)))
         return
     rows = list(result_rows(store, row))
     if chosen == "parquet":

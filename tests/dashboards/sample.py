@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tasks.summary import Curve, Interval, Panel, Point, ReportInput, Summary
+from tasks.summary import Chart, Curve, Grid, Interval, Line, Panel, Point, ReportInput, Section, Summary
 
 ITEMS, REPEATS, CLASSES, DIM = 64, 4, 16, 32
 LENGTH = ITEMS * REPEATS
@@ -233,6 +233,101 @@ def report(*panels: Panel, warnings: tuple[str, ...] = (), **changes: Any) -> Re
     return replace(base, **changes)
 
 
+LENGTHS = tuple(2**power for power in range(9, 18))
+
+COST_SPEC = """\
+name: cost
+kind: cost_scaling
+workload: {name: associative_recall, items: 128, repeats: {values: [4, 64, 1024]}}
+mechanisms: [{name: full_attention}, {name: dp_cache}]
+"""
+
+
+def estimate(mean: float, half: float = 0.02, n: int = 7, method: str = "Student t over 7 seeds") -> Interval:
+    """A number with a symmetric interval."""
+    return Interval(mean, mean - half, mean + half, n, method)
+
+
+def cost_section() -> Section:
+    """Exponents of what building costs, with a chart of microseconds a token over the length of the stream."""
+    slope = "bootstrap over repeats, 95%"
+    lines = []
+    for label, scale, power in (("dp_cache", 0.34, 0.01), ("full_attention", 0.004, 0.98)):
+        y = tuple(scale * length**power for length in LENGTHS)
+        low, high = tuple(0.9 * cost for cost in y), tuple(1.1 * cost for cost in y)
+        lines.append(Line(label, tuple(map(float, LENGTHS)), y, low, high))
+    return Section(
+        name="cost",
+        title="What a token costs",
+        text=("The build exponent of dp_cache is 1.00.", "full_attention is extrapolated beyond 131,072 tokens."),
+        table=Grid(
+            ("mechanism", "exponent", "recall", "tokens", "of it measured", "warm"),
+            (
+                ("dp_cache", estimate(1.003, method=slope), estimate(0.9996, 0.0002), 131072, 0.9, True),
+                ("full_attention", estimate(1.98, 0.1, method=slope), estimate(1.0, 0.0), 8192, 12345.678, False),
+                ("kanerva", None, Interval(0.31, None, None, 1, "undefined: one seed"), None, nan, None),
+            ),
+        ),
+        charts=(Chart("stream length (tokens)", "microseconds a token", tuple(lines), log_x=True, log_y=True),),
+    )
+
+
+def training_section() -> Section:
+    """Two charts of dense lines, without a table."""
+    steps = tuple(float(step) for step in range(0, 1000, 10))
+    loss = tuple(2.7 / (1 + step / 100) for step in steps)
+    low, high = tuple(0.8 * one for one in loss), tuple(1.2 * one for one in loss)
+    broken = tuple(nan if 300 <= step < 400 else one for step, one in zip(steps, loss, strict=True))
+    return Section(
+        name="training",
+        title="Training",
+        charts=(
+            Chart(
+                "step", "loss (nats)", (Line("novelty_gate", steps, loss, low, high), Line("mlp_gate", steps, broken))
+            ),
+            Chart("step", "tokens kept", (Line("novelty_gate", steps, tuple(256 - step / 5 for step in steps)),)),
+        ),
+    )
+
+
+def cost(*sections: Section, **changes: Any) -> ReportInput:
+    """A finished sweep of kind cost_scaling: sections, no panels."""
+    shown = sections or (cost_section(), training_section())
+    counts = {"trials": 42, "done": 42, "failed": 0, "reused": 0}
+    base = report(summary=Summary((), (), shown), name="cost", kind="cost_scaling", spec=COST_SPEC, counts=counts)
+    return replace(base, **changes)
+
+
+def hostile_section() -> Section:
+    """Markup wherever a plug-in's job type can write."""
+    base = cost_section()
+    assert base.table is not None
+    rows = tuple((HOSTILE, *row[1:-1], f"'\"|<b>{HOSTILE}") for row in base.table.rows)
+    lines = tuple(replace(line, label=f"_{HOSTILE} {line.label}") for line in base.charts[0].lines)
+    chart = replace(base.charts[0], x_label=f"$x_1$ {HOSTILE}", y_label=f"$\\frac{{1}}$ {HOSTILE}", lines=lines)
+    table = Grid((HOSTILE, *base.table.columns[1:-1], f"{HOSTILE}|&"), rows)
+    return Section("cost", f"{HOSTILE} | $x$", (HOSTILE,), table, (chart,))
+
+
+def odd_sections() -> tuple[Section, ...]:
+    """Sections at the edges: without anything, with empty parts, with numbers that no axis can show."""
+    far = Line("far", (-1.0, 0.0, 1e12), (inf, 1e-9, -3e8), (None, 0.0, -inf), (nan, 1.0, inf))
+    return (
+        Section("empty", "Nothing"),
+        Section("no-rows", "No rows", table=Grid(("a", "b"), ()), charts=(Chart("x", "y", ()),)),
+        Section(
+            "far",
+            "Far",
+            table=Grid((), ()),
+            charts=(
+                Chart("x", "y", (far,)),
+                Chart("x", "y", (far,), log_x=True, log_y=True),
+                Chart("x", "y", (Line("one", (5.0,), (5.0,), (5.0,), (5.0,)), Line("none", (), ()))),
+            ),
+        ),
+    )
+
+
 def crowd(curves: int = 30, points: int = 10, seeds: int = 3) -> Panel:
     """A panel of many curves with growing slopes."""
     rng = np.random.default_rng(1)
@@ -337,4 +432,8 @@ def cases() -> dict[str, ReportInput]:
         "thirty curves": report(crowd()),
         "long names": report(replace(whole, title="t" * 400), name="n" * 400),
         "hostile": hostile(),
+        "sections alone": cost(),
+        "sections beside a panel": report(summary=Summary((whole,), (), (cost_section(), training_section()))),
+        "hostile sections": cost(hostile_section()),
+        "odd sections": cost(*odd_sections()),
     }

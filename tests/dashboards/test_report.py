@@ -17,7 +17,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from dashboards.report import content_hash, moment, render_page, render_report
+from dashboards.rendering import content_hash, moment
+from dashboards.report import render_page, render_report
 from dashboards.tables import rows_of
 from dashboards.text import bounds, estimate, fraction, writer
 
@@ -92,6 +93,10 @@ CASES = (
     "thirty curves",
     "long names",
     "hostile",
+    "sections alone",
+    "sections beside a panel",
+    "hostile sections",
+    "odd sections",
 )
 
 

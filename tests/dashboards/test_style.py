@@ -10,7 +10,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from dashboards.report import TEMPLATES
+from dashboards.rendering import TEMPLATES
 from dashboards.style import DARK_COLOURS, LIGHT_COLOURS, MARKERS, styles
 
 CSS = (TEMPLATES / "report.css").read_text(encoding="utf-8")

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 from rich.console import Console
 
-from dashboards.terminal import frontier_table
+from dashboards.terminal import summary_tables
 from dashboards.text import byte_count, count, estimate, fraction
 from tasks.summary import Summary
 
@@ -17,7 +17,7 @@ from tasks.summary import Summary
 def printed(summary: Summary, width: int = 80) -> str:
     """What a terminal of `width` columns that knows no colour shows."""
     console = Console(file=StringIO(), width=width, color_system=None)
-    console.print(frontier_table(summary))
+    console.print(summary_tables(summary))
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert isinstance(text, str)
     return text
