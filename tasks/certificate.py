@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -13,48 +13,58 @@ Verdict = Literal["holds", "holds only if", "differs", "not measurable here", "n
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 """Every verdict, from the best a claim can get to the least that can be said of it."""
 
-Quantity = str | int | float | tuple[float, ...] | None
-"""A number, several, or a statement in words; None where there is none."""
+Published = float | tuple[float, ...] | str
+"""A number, several, or words where there is no number."""
 
 
 @dataclass(frozen=True)
-class Ablation:
-    """The same claim under another condition: `says` names the condition, the rest is as in Judgement."""
+class AblationJudgement:
+    """What became of a claim under another condition, `under`: `holds`, `differs` or `not measured`.
+
+    says       what comes out under that condition, as a sentence
+    published  what is compared with; None where it is what the claim says
+    The rest is as in Judgement.
+    """
 
     says: str
-    measured: Quantity
-    interval: Interval | None
+    under: str
+    sweep: str
+    published: Published | None
+    measured: tuple[float, ...]
+    intervals: tuple[Interval, ...]
+    n: int
+    test: str
     verdict: Verdict
+    reason: str
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """One claim of a paper and what its measurement says of it.
+    """One claim of a paper and what became of it.
 
-    id         unique within the paper, e.g. "table-1/dp-recall"
-    where      the place in the paper, e.g. "table 1"
-    says       the claim in one sentence
-    published  what the paper prints, measured what was found here, both in the same unit
-    interval   95% interval of what was measured, where there is one
-    n          seeds behind what was measured
-    test       the test applied, with its parameters
-    reason     why the verdict is what it is
-    sweep      the ready-made spec that measures the claim; None where nothing here can
-    ablation   what the claim holds or fails by, where that was measured
+    id                   unique within the paper, e.g. "table-1/dp-recall"
+    where                the place in the paper, e.g. "Table 1, §3.1.1"
+    says                 the claim in one sentence
+    published            as the claim states it
+    measured, intervals  one a point of the measure; empty where nothing was measured
+    n                    seeds behind each point, at least
+    test                 the test in words, with its parameters; `verdict` and `reason` its outcome
+    sweep                the ready-made spec that measures the claim; None where nothing does
+    ablation             what the claim holds or fails by, where the claim has one
     """
 
     id: str
     where: str
     says: str
-    published: Quantity
-    measured: Quantity
-    interval: Interval | None
+    published: Published
+    measured: tuple[float, ...]
+    intervals: tuple[Interval, ...]
     n: int
     test: str
     verdict: Verdict
     reason: str
     sweep: str | None
-    ablation: Ablation | None = None
+    ablation: AblationJudgement | None = None
 
 
 @dataclass(frozen=True)
@@ -78,36 +88,39 @@ class Certificate:
 
 
 def claim_record(judgement: Judgement) -> dict[str, Any]:
-    """`judgement` as JSON holds it: the fields of Judgement, an interval as [low, high] (null where undefined).
+    """`judgement` as JSON holds it, in `slotsweep claims --json` and in a certificate.
 
-    The first ten names are what `slotsweep claims --json` promises.
+    `measured` and `interval` ([low, high], null where undefined) stand alone for one point and in lists for several;
+    they are null where nothing was measured.
     """
     ablation = judgement.ablation
     return {
         "id": judgement.id,
         "where": judgement.where,
-        "published": judgement.published,
-        "measured": judgement.measured,
-        "interval": _ends(judgement.interval),
-        "n": judgement.n,
-        "test": judgement.test,
-        "verdict": judgement.verdict,
-        "reason": judgement.reason,
-        "sweep": judgement.sweep,
         "says": judgement.says,
-        "method": None if judgement.interval is None else judgement.interval.method,
+        **_outcome(judgement),
         "ablation": None
         if ablation is None
-        else {
-            "says": ablation.says,
-            "measured": ablation.measured,
-            "interval": _ends(ablation.interval),
-            "verdict": ablation.verdict,
-        },
+        else {"says": ablation.says, "under": ablation.under, **_outcome(ablation)},
     }
 
 
-def _ends(interval: Interval | None) -> list[float] | None:
-    if interval is None or interval.low is None or interval.high is None:
-        return None
-    return [interval.low, interval.high]
+def _outcome(found: Judgement | AblationJudgement) -> dict[str, Any]:
+    """The fields that a claim and its ablation share."""
+    return {
+        "published": list(found.published) if isinstance(found.published, tuple) else found.published,
+        "measured": _alone(found.measured),
+        "interval": _alone(
+            [None if interval.low is None else [interval.low, interval.high] for interval in found.intervals]
+        ),
+        "n": found.n,
+        "method": "; ".join(dict.fromkeys(interval.method for interval in found.intervals)) or None,
+        "test": found.test,
+        "verdict": found.verdict,
+        "reason": found.reason,
+        "sweep": found.sweep,
+    }
+
+
+def _alone(values: Sequence[Any]) -> Any:
+    return None if not values else values[0] if len(values) == 1 else list(values)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib.resources import files
 
+from tasks.certificate import AblationJudgement, Judgement, Verdict
 from tasks.claims.claim import Claim, Paper
-from tasks.claims.verdict import AblationJudgement, Judgement, Verdict, judge
+from tasks.claims.verdict import judge
 
 __all__ = ["PAPERS", "AblationJudgement", "Claim", "Judgement", "Paper", "Verdict", "judge", "read_claims", "sweeps_of"]
 

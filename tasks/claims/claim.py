@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
+from tasks.certificate import Published
+
 Scalar = str | int | float | bool | None
 Fields = dict[str, Scalar | tuple[Scalar, ...]]
 """Fields of a workload or mechanism: the value of each, or several, one of which it has. What a row lacks is None."""
@@ -181,8 +183,6 @@ class DominanceTest(_Strict):
 
 
 Test = Annotated[IntervalTest | ExactTest | BoundTest | EquivalenceTest | DominanceTest, Field(discriminator="name")]
-
-Published = float | tuple[float, ...] | str
 
 
 class Statement(_Strict):

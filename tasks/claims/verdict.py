@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
 
 from tasks.cells import Row
+from tasks.certificate import AblationJudgement, Judgement, Published, Verdict
 from tasks.claims.claim import (
     Ablation,
     BoundTest,
@@ -16,14 +16,11 @@ from tasks.claims.claim import (
     EquivalenceTest,
     ExactTest,
     IntervalTest,
-    Published,
     Statement,
 )
 from tasks.claims.measure import LackingError, Measured, take
 from tasks.statistics import equivalence, mean_interval, student_quantile
 from tasks.summary import Interval
-
-Verdict = Literal["holds", "differs", "holds only if", "not measurable here", "not measured"]
 
 NORMAL = 1.96
 """Half width of a 95% interval in standard errors, for the published error of which only the number is known."""
@@ -51,75 +48,6 @@ class Finding:
     def n(self) -> int:
         """Seeds behind each point, at least."""
         return min((interval.n for interval in self.intervals), default=0)
-
-
-@dataclass(frozen=True)
-class AblationJudgement:
-    """What became of the claim under the ablation's condition: `holds`, `differs` or `not measured`."""
-
-    says: str
-    under: str
-    sweep: str
-    published: Published | None
-    measured: tuple[float, ...]
-    intervals: tuple[Interval, ...]
-    n: int
-    test: str
-    verdict: Verdict
-    reason: str
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """A claim and what became of it.
-
-    published            as the claim states it: a number, several, or words
-    measured, intervals  one a point of the measure; empty where nothing was measured
-    n                    seeds behind each point, at least
-    test                 the test in words; `verdict` and `reason` its outcome
-    """
-
-    id: str
-    where: str
-    says: str
-    published: Published
-    measured: tuple[float, ...]
-    intervals: tuple[Interval, ...]
-    n: int
-    test: str
-    verdict: Verdict
-    reason: str
-    sweep: str | None
-    ablation: AblationJudgement | None
-
-    def record(self) -> dict[str, Any]:
-        """The machine-readable form: numbers alone where there is one point, lists where there are several."""
-        return {
-            "id": self.id,
-            "where": self.where,
-            "says": self.says,
-            "published": list(self.published) if isinstance(self.published, tuple) else self.published,
-            "measured": _alone(self.measured),
-            "interval": _alone([[interval.low, interval.high] for interval in self.intervals]),
-            "n": self.n,
-            "test": self.test,
-            "verdict": self.verdict,
-            "reason": self.reason,
-            "sweep": self.sweep,
-            "ablation": None if self.ablation is None else _ablation_record(self.ablation),
-        }
-
-
-def _ablation_record(ablation: AblationJudgement) -> dict[str, Any]:
-    record = asdict(ablation)
-    record["interval"] = _alone([[interval.low, interval.high] for interval in ablation.intervals])
-    record["measured"] = _alone(ablation.measured)
-    del record["intervals"]
-    return record
-
-
-def _alone(values: Sequence[Any]) -> Any:
-    return None if not values else values[0] if len(values) == 1 else list(values)
 
 
 def judge(claims: Sequence[Claim], rows: Rows) -> list[Judgement]:
