@@ -172,15 +172,16 @@ def rounding_margin(dim: int) -> float:
 
 
 def clear_cosine(tau: float, margin: float) -> float:
-    """A cosine with one slot above which every other slot is lower by more than `margin`.
+    """A float32 cosine with one slot above which a token merges into it: every other is lower by more than `margin`.
 
     Two slots are at least the angle a apart whose cosine is 1 - tau. By the triangle inequality on the sphere, a token
-    within a/2 - e of one of them is at least a/2 + e from the other; their cosines differ by 2 sin(a/2) sin(e).
+    at an angle x from one of them is at least a - x from the other; the cosines differ by 2 sin(a/2) sin(a/2 - x).
     """
     half = math.acos(max(-1.0, min(1.0, 1.0 - tau))) / 2.0
-    if math.sin(half) <= 2.0 * margin:
-        return 2.0  # slots may be closer than rounding: nothing is clear
-    return math.cos(half - 2.0 * margin / math.sin(half))
+    gap = math.asin(margin / math.sin(half)) if math.sin(half) > margin else math.inf
+    if gap > half:
+        return 2.0  # slots may be so close that nothing is clear
+    return max(math.cos(half - gap) + margin, 1.0 - tau + 2.0 * margin, 3.0 * margin)
 
 
 def scaled(keys: Keys) -> tuple[Floats, Singles]:

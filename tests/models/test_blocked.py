@@ -16,7 +16,7 @@ from models import blocked
 from models.blocked import Built, build_slots, clear_cosine, naive_build_slots, reference_build_slots, rounding_margin
 from models.stream import Floats, unit
 
-TAUS = (-0.5, 0.0, 1e-7, 1e-3, 0.1, 0.4, 0.5, 0.6, 1.0, 1.5, 2.0, 3.0)
+TAUS = (-0.5, 0.0, 1e-9, 1e-7, 1e-5, 1e-4, 1e-3, 0.1, 0.4, 0.5, 0.6, 1.0, 1.5, 2.0, 3.0)
 
 
 def random_keys(rng: np.random.Generator, length: int) -> Floats:
@@ -73,7 +73,7 @@ def assert_same(one: Built, other: Built) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(
     kind=st.sampled_from(KINDS),
     seed=st.integers(0, 2**32 - 1),
@@ -131,15 +131,23 @@ def test_products_stay_within_the_rounding_margin() -> None:
         assert error < rounding_margin(dim) / 2.0
 
 
-@pytest.mark.parametrize("tau", [1e-3, 0.1, 0.5, 1.0, 1.9, 2.0])
+@pytest.mark.parametrize("tau", [1e-7, 1e-5, 1e-4, 1e-3, 0.1, 0.5, 1.0, 1.9, 2.0])
 def test_no_other_slot_is_near_a_clear_one(tau: float) -> None:
-    """In the plane, with the other slot as close as slots can be and on the token's side."""
+    """In the plane, the other slot as close as slots can be, on the token's side, and all rounding against us."""
     margin = rounding_margin(64)
-    clear, apart = clear_cosine(tau, margin), math.acos(1.0 - tau)
-    for angle in np.linspace(0.0, math.acos(clear), 50):
-        assert math.cos(angle) - math.cos(apart - angle) > margin
-    assert clear_cosine(0.0, margin) > 1.0
-    assert clear_cosine(-1.0, margin) > 1.0
+    clear, apart = clear_cosine(tau, margin) - margin / 2.0, math.acos(1.0 - tau)
+    for angle in np.linspace(0.0, math.acos(min(1.0, clear)), 50):
+        if math.cos(angle) >= clear:
+            assert math.cos(angle) - math.cos(apart - angle) > 2.0 * margin
+            assert 1.0 - math.cos(angle) <= tau - margin
+    assert clear > 2.0 * margin  # no zero key is near
+
+
+def test_nothing_is_clear_where_slots_may_coincide() -> None:
+    margin = rounding_margin(64)
+    assert clear_cosine(0.0, margin) > 1.0 + margin
+    assert clear_cosine(-1.0, margin) > 1.0 + margin
+    assert clear_cosine(0.5, margin) < 0.867
 
 
 def test_no_token_opens_no_slot() -> None:
