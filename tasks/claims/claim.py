@@ -136,6 +136,7 @@ class IntervalTest(_Strict):
     within    what the published number leaves open: rounding, or a line's width where it was read off a figure
     outcomes  queries the published share is the mean of: its error is the binomial one
     sd, seeds the published standard deviation over how many seeds: its error is that of their mean
+    one_run   the published number is of one run, which may lie as far off the mean as single seeds do here
     widest    half width of the measured interval beyond which there is no verdict: everything would agree
     """
 
@@ -144,14 +145,15 @@ class IntervalTest(_Strict):
     outcomes: int | None = Field(None, ge=1)
     sd: float | None = Field(None, ge=0)
     seeds: int = Field(10, ge=2)
+    one_run: bool = False
     widest: float = Field(0.05, gt=0)
 
 
 class ExactTest(_Strict):
-    """Whether every seed gives the published numbers, rounded to so many digits behind the point."""
+    """Whether every seed gives the published numbers, with `digits` after rounding to so many behind the point."""
 
     name: Literal["exact"] = "exact"
-    digits: int = Field(0, ge=0, le=9)
+    digits: int | None = Field(None, ge=0, le=9)
 
 
 class BoundTest(_Strict):

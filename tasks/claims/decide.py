@@ -1,0 +1,161 @@
+"""The tests of claims: whether what was measured agrees with what was published."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from tasks.certificate import Published
+from tasks.claims.claim import BoundTest, DominanceTest, EquivalenceTest, ExactTest, IntervalTest, Test
+from tasks.claims.measure import LackingError, Measured
+from tasks.statistics import equivalence, student_quantile
+from tasks.summary import Interval
+
+NORMAL = 1.96
+"""Half width of a 95% interval in standard errors, for the published error of which only the number is known."""
+
+EXACT = 1e-9
+"""Largest difference between equal numbers: means over episodes carry rounding errors."""
+
+ONE_SEED = "one seed has no interval; run more seeds"
+
+
+def decide(
+    test: Test, published: Published | None, measured: Measured, intervals: Sequence[Interval]
+) -> tuple[bool, str]:
+    """Whether what was measured passes `test`, and what the test saw. Raises LackingError where it cannot tell."""
+    match test:
+        case IntervalTest():
+            return _agree(test, _targets(published, len(intervals)), intervals)
+        case ExactTest():
+            return _equal(test, _targets(published, len(intervals)), measured)
+        case BoundTest():
+            return _bounded(test, intervals)
+        case EquivalenceTest():
+            return _equivalent(test, measured)
+        case DominanceTest():
+            return _dominates(test, intervals)
+
+
+def _targets(published: Published | None, points: int) -> tuple[float, ...]:
+    if published is None or isinstance(published, str):
+        raise LackingError("there is no published number to compare with")
+    targets = published if isinstance(published, tuple) else (published,)
+    if len(targets) != points:
+        raise LackingError(f"{points} points were measured, {len(targets)} are published")
+    return targets
+
+
+def _agree(test: IntervalTest, targets: Sequence[float], intervals: Sequence[Interval]) -> tuple[bool, str]:
+    errors = [
+        math.hypot(_half(interval, test.widest), _published_error(test, target, interval))
+        for target, interval in zip(targets, intervals, strict=True)
+    ]
+    gaps = [interval.mean - target for target, interval in zip(targets, intervals, strict=True)]
+    excess = [abs(gap) - test.within - error for gap, error in zip(gaps, errors, strict=True)]
+    worst = max(range(len(excess)), key=excess.__getitem__)
+    allowed = test.within + errors[worst]
+    off = f"off by {gaps[worst]:+.3g}, allowed ±{allowed:.3g}"
+    if len(gaps) > 1:
+        outside = sum(x > 0 for x in excess)
+        off = f"{outside} of {len(gaps)} points apart; the worst, published {targets[worst]:g}, {off}"
+    return max(excess) <= 1e-12, off
+
+
+def _half(interval: Interval, widest: float) -> float:
+    if interval.low is None or interval.high is None:
+        raise LackingError(ONE_SEED)
+    half = (interval.high - interval.low) / 2
+    if half > widest:
+        raise LackingError(f"the interval is ±{half:.2g} wide, too wide to tell; run more seeds")
+    return half
+
+
+def _published_error(test: IntervalTest, target: float, interval: Interval) -> float:
+    """Half width of the published number's own 95% interval."""
+    if test.one_run:
+        return _half(interval, test.widest) * math.sqrt(interval.n)
+    if test.sd is not None:
+        return student_quantile(test.seeds - 1) * test.sd / math.sqrt(test.seeds)
+    if test.outcomes is not None:
+        return NORMAL * math.sqrt(max(0.0, target * (1.0 - target)) / test.outcomes)
+    return 0.0
+
+
+def _equal(test: ExactTest, targets: Sequence[float], measured: Measured) -> tuple[bool, str]:
+    allowed = EXACT if test.digits is None else 0.5 * 10.0**-test.digits
+
+    points = zip(measured.samples, targets, strict=True)
+    wrong = [
+        (seed, value, target)
+        for sample, target in points
+        for seed, value in sample.items()
+        if abs(value - target) > allowed
+    ]
+    if not wrong:
+        return True, f"all {len(targets)} numbers are equal" if len(targets) > 1 else "equal"
+    seed, value, target = wrong[0]
+    others = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+    return False, f"{value:.6g} for {target:g} with seed {seed}{others}"
+
+
+def _bounded(test: BoundTest, intervals: Sequence[Interval]) -> tuple[bool, str]:
+    """An interval inside decides, and so does a mean outside; a mean inside with an interval that is not, does not."""
+    low = -math.inf if test.at_least is None else test.at_least
+    high = math.inf if test.at_most is None else test.at_most
+    for interval in intervals:
+        if not low <= interval.mean <= high:
+            return False, f"{interval.mean:.4g} is not {_limits(test)}"
+    for interval in intervals:
+        if interval.low is None or interval.high is None:
+            raise LackingError(ONE_SEED)
+        if interval.low < low or interval.high > high:
+            ends = f"{interval.low:.4g} to {interval.high:.4g}"
+            raise LackingError(f"the interval {ends} is not all {_limits(test)}; run more seeds")
+    return True, f"{intervals[0].mean:.4g} is {_limits(test)}" if len(intervals) == 1 else f"all {_limits(test)}"
+
+
+def _limits(test: BoundTest) -> str:
+    limits = (("≥", test.at_least), ("≤", test.at_most))
+    return " and ".join(f"{sign} {limit:g}" for sign, limit in limits if limit is not None)
+
+
+def _equivalent(test: EquivalenceTest, measured: Measured) -> tuple[bool, str]:
+    (sample,) = measured.samples
+    result = equivalence(sample, dict.fromkeys(sample, 0.0), test.margin)
+    low, high = result.difference.low, result.difference.high
+    if result.equal is None or low is None or high is None:
+        raise LackingError(ONE_SEED)
+    if not result.equal and low <= test.margin and high >= -test.margin:
+        raise LackingError(f"p = {result.p:.2g}: neither equal nor apart by more than {test.margin:g}; run more seeds")
+    return (
+        result.equal,
+        f"difference {result.difference.mean:+.3g}, p of a difference ≥ {test.margin:g}: {result.p:.2g}",
+    )
+
+
+def _dominates(test: DominanceTest, intervals: Sequence[Interval]) -> tuple[bool, str]:
+    lowest = min(interval.mean for interval in intervals)
+    if any(interval.low is None for interval in intervals):
+        raise LackingError(ONE_SEED)
+    above = sum(interval.low is not None and interval.low > 0 for interval in intervals)
+    reason = f"above beyond the 95% interval at {above} of {len(intervals)} sizes; smallest difference {lowest:+.3g}"
+    return lowest >= -test.margin and above > 0, reason
+
+
+def describe(test: Test) -> str:
+    """A test in words."""
+    match test:
+        case IntervalTest(within=within, outcomes=outcomes, sd=sd, seeds=seeds, one_run=one_run):
+            error = f", published sd {sd:g} over {seeds} seeds" if sd is not None else ""
+            error = error or (f", published over {outcomes} queries" if outcomes is not None else "")
+            error += ", published from one run" if one_run else ""
+            return f"interval: 95% of both, ±{within:g}{error}"
+        case ExactTest(digits=digits):
+            return "exact" if digits is None else f"exact to {digits} digits"
+        case BoundTest():
+            return f"bound: 95% interval {_limits(test)}"
+        case EquivalenceTest(margin=margin):
+            return f"equivalence: two one-sided t-tests, margin {margin:g}"
+        case DominanceTest(margin=margin):
+            return f"dominance: nowhere below by more than {margin:g}, somewhere above"
