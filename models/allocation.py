@@ -194,3 +194,25 @@ def allocate(rows: Floats, first: int, stream_values: Ints, rule: Rule, slots: S
                 peak = max(peak, count)
             slots.counts[c], slots.peak[c] = count, peak
             slots.held[c] += held
+
+
+@kernel
+def follow(
+    assignment: Ints, start: int, stop: int, stream_values: Ints, keep: int, c: int, slots: Slots, tally: Ints
+) -> None:
+    """Bring memory `c`, which evicts nothing, from token `start` to `stop`, given the slot each token goes to.
+
+    assignment [L]; tally [cap, classes] as in `Records`.
+    """
+    values, count = slots.values[c], slots.counts[c]
+    for t in range(start, stop):
+        slot, value = assignment[t], stream_values[t]
+        if slot == count:
+            slots.tokens[c, slot], values[slot] = t, value
+            for other in range(tally.shape[1]):
+                tally[slot, other] = other == value
+            count += 1
+        elif keep != FIRST:
+            values[slot] = merged(value, values[slot], keep, tally[slot])
+        slots.held[c] += count
+    slots.counts[c] = slots.peak[c] = count

@@ -175,6 +175,10 @@ class Mechanism(ABC, Generic[C]):
         """Bytes held however many slots are in use: parameters, a state beside the slots."""
         return 0
 
+    def compares(self, stream: Stream) -> bool:
+        """Whether it will ask for cosines between the tokens of `stream`: `compares_tokens`, or what a config says."""
+        return self.compares_tokens
+
     def extras(self) -> dict[str, Floats]:
         """Metrics of its own by name [C], asked for after each stream; results show their means over episodes."""
         return {}

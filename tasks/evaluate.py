@@ -127,7 +127,7 @@ def _groups(mechanisms: Sequence[MechanismConfig], dtype: str, timeout: float | 
 
 def _run_episode(stream: Stream, groups: Sequence[_Group], seed: int, episode: int, dtype: str) -> None:
     similarities = Similarities(stream, dtype)
-    compared = any(group.memory.compares_tokens for group in groups)
+    compared = any(group.memory.compares(stream) for group in groups)
     for group in groups:
         group.guard(group.start, stream, seed, episode)
     for start, stop, phase in similarities.segments():
@@ -188,13 +188,14 @@ class _Group:
 
     def start(self, stream: Stream, seed: int, episode: int) -> None:
         draws = UNUSED if self.memory.seed_free else generator(seed, "mechanism", episode)
+        self.compares = self.memory.compares(stream)
         self.memory.start(stream, draws)
 
     def write(self, similarities: Similarities, start: int, stop: int, shared: float) -> None:
         began = time.perf_counter()
         self.memory.write(similarities, start, stop)
         self.build_seconds += (time.perf_counter() - began) / len(self.memory)
-        self.build_seconds += shared if self.memory.compares_tokens else 0.0
+        self.build_seconds += shared if self.compares else 0.0
         self.tokens += stop - start
 
     def begin_phase(self, similarities: Similarities, phase: Phase) -> None:

@@ -11,15 +11,18 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from models.allocation import FIRST, LAST, LEAST_USED, MAJORITY
+from models.allocation import FIRST, LAST, LEAST_USED, MAJORITY, follow
 from models.allocation_centroid import allocate_centroid
 from models.allocation_memory import AllocationMemory, NoveltyConfig
 from models.allocation_reference import reference_allocation
-from models.blocked import Built, build_slots, naive_build_slots
+from models.blocked import BlockedBuild, Built, build_slots, naive_build_slots
 from models.config import MOST, MechanismConfig
 from models.mechanism import TIE, Contents, Trace, mechanism
 from models.similarity import Similarities
 from models.stream import Floats, Stream, round_keys
+
+LONG_STREAM = 4096
+"""Tokens from which on the cosines of all pairs of tokens cost more than those of tokens with slots."""
 
 
 class DPCacheConfig(NoveltyConfig):
@@ -44,6 +47,8 @@ class DPCache(AllocationMemory[DPCacheConfig]):
 
     The first token always opens a slot. Equal cosines merge into the oldest slot. With a cap, the newcomer enters with
     usage 1 and the slot of smallest usage leaves, the oldest on a tie; it may be the newcomer.
+
+    Long streams are read by the blocked build where it applies, short ones from the cosines that all mechanisms share.
     """
 
     batch_over: ClassVar[tuple[str, ...]] = ("tau", "similarity", "cap", "decay")
@@ -69,14 +74,34 @@ class DPCache(AllocationMemory[DPCacheConfig]):
         if self.config.keys == "centroid":
             self.sums = np.zeros((size, stream.dim, width))
             self.lengths = np.zeros((size, width))
+        self.blocked: list[BlockedBuild] = []
+        self.settled = 0
+
+    def _in_blocks(self, stream: Stream) -> bool:
+        return self.config.keys == "first" and self.config.cap is None and len(stream) >= LONG_STREAM
+
+    def compares(self, stream: Stream) -> bool:
+        return self.config.keys == "first" and not self._in_blocks(stream)
 
     def write(self, similarities: Similarities, start: int, stop: int) -> None:
+        if self._in_blocks(self.stream):
+            return  # blocks are longer than segments: `settle` reads all of a phase
         if self.config.keys == "first":
             super().write(similarities, start, stop)
             return
         keys = similarities.keys[start:stop]
         state = (self.rule, self.slots, self.records)
         allocate_centroid(keys, start, self.token_values, *state, self.sums, self.lengths)
+
+    def settle(self, similarities: Similarities, stop: int) -> None:
+        if not self._in_blocks(self.stream):
+            return
+        self.blocked = self.blocked or [BlockedBuild(similarities.keys, config.tau) for config in self.configs]
+        for c, build in enumerate(self.blocked):
+            build.read(self.settled, stop)
+            tokens = (build.assignment, self.settled, stop)
+            follow(*tokens, self.token_values, self.rule.keep, c, self.slots, self.records.tally[c])
+        self.settled = stop
 
     def builds(self, stream: Stream, dtype: str, rng: np.random.Generator) -> dict[str, Callable[[], None]]:
         """Alone, first-occurrence keys without a cap are built block by block; `build_naive` goes token by token."""

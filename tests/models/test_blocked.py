@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from models import blocked
 from models.blocked import Built, build_slots, clear_cosine, naive_build_slots, reference_build_slots, rounding_margin
+from models.mechanisms import dp_cache
+from models.similarity import Similarities
 from models.stream import Floats, unit
 
 TAUS = (-0.5, 0.0, 1e-9, 1e-7, 1e-5, 1e-4, 1e-3, 0.1, 0.4, 0.5, 0.6, 1.0, 1.5, 2.0, 3.0)
@@ -120,6 +122,29 @@ def test_the_cache_opens_the_same_slots(lab: SimpleNamespace) -> None:
     for similarity in (0.3, 0.5, 0.7, 0.9):
         slots = lab.read_one("dp_cache", stream, similarity=similarity).tokens[0]
         assert build_slots(stream.keys.astype(np.float32), 1.0 - similarity).slots.tolist() == slots
+
+
+@pytest.mark.parametrize("keep", ["first", "last", "majority"])
+def test_the_cache_reads_long_streams_as_it_reads_short_ones(
+    lab: SimpleNamespace, keep: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slots, values, answers and use of slots; without a cosine of two tokens being asked for."""
+    rng = np.random.default_rng(0)
+    base = unit(rng.standard_normal((60, 24)))
+    items = rng.integers(60, size=1500)
+    keys = base[items] + 0.4 * rng.standard_normal((1500, 24)) / math.sqrt(24)
+    values = np.where(rng.random(1500) < 0.3, rng.integers(5, size=1500), items % 5)
+    stream = lab.stream(keys, values, ends=(3, 700, 1400), queries=base, answers=np.arange(60) % 5, classes=5)
+    group = lab.mechanism("dp_cache", *({"similarity": s, "keep": keep} for s in (0.3, 0.6, 0.9)))
+    assert group.compares(stream)
+    shared = lab.read(group, stream)
+    monkeypatch.setattr(dp_cache, "LONG_STREAM", 1500)
+    monkeypatch.delattr(Similarities, "rows")
+    assert not group.compares(stream)
+    for one, other in zip(lab.read(group, stream), shared, strict=True):
+        assert (one.tokens, one.values, one.counts) == (other.tokens, other.values, other.counts)
+        assert (one.held, one.peak) == (other.held, other.peak)
+        assert [a.tobytes() for a in one.answers] == [a.tobytes() for a in other.answers]
 
 
 def test_products_stay_within_the_rounding_margin() -> None:

@@ -433,9 +433,9 @@ def test_cosines_of_tokens_are_asked_for_only_by_those_that_say_so(
     asked = []
     rows = Similarities.rows
     monkeypatch.setattr(Similarities, "rows", lambda self, *block: asked.append(block) or rows(self, *block))
-    made = lab.mechanism(name, *group)
-    lab.read(made, long_stream(lab, 10))
-    assert made.compares_tokens or not asked
+    made, stream = lab.mechanism(name, *group), long_stream(lab, 10)
+    lab.read(made, stream)
+    assert made.compares(stream) or not asked
 
 
 # --- configs ---
