@@ -117,31 +117,31 @@ class BlockedBuild:
         """Let tokens that are clearly one slot's merge into it, and place the others one by one."""
         keys = self._keys[: stop - first]
         scale(self.keys[first:stop], self.lengths[first:stop], keys)
-        nearest, highest = self.assignment[first:stop], np.full(len(keys), -np.inf, dtype=np.float32)
-        rows, cosines = self._screen(keys, nearest, highest)
+        rows, cosines = self._screen(keys, self.assignment[first:stop])
         if len(rows) == 0:
             return
-        unplaced = np.flatnonzero(1.0 - highest[rows] > self.tau - self.margin)
+        nearest, highest = best_of_rows(cosines)
+        unplaced = np.flatnonzero(1.0 - highest > self.tau - self.margin)
         among = keys[rows] @ keys[rows[unplaced]].T
         before = self.count
         self.count = place(
-            self.keys, self.lengths, first + rows, cosines, highest[rows], among, unplaced,
+            self.keys, self.lengths, first + rows, cosines, nearest, highest, among, unplaced,
             self.tau, self.margin, self.clear, self.tokens, before, self.assignment,
         )  # fmt: skip
         self._store(keys[self.tokens[before : self.count] - first], before)
 
-    def _screen(self, keys: Singles, nearest: Ints, highest: Singles) -> tuple[Ints, Singles]:
-        """Rows of `keys` that are not clearly one slot's, and their cosines [rows, count] with every slot.
+    def _screen(self, keys: Singles, assignment: Ints) -> tuple[Ints, Singles]:
+        """Assign rows of `keys` that are clearly one slot's; returns the others, and their cosines with every slot.
 
-        Writes each row's nearest slot and its cosine with it. Where most rows are clear they meet some slots at a
-        time, and no more once they are clear.
+        Where most rows are clear they meet some slots at a time, and no more once they are assigned.
         """
         rows = np.arange(len(keys))
         width = CHUNK_SLOTS if self._mostly_clear else max(1, self.count)
         cosines = self._with_slots(keys, 0, 0)
         for start in range(0, self.count, width):
             cosines = self._with_slots(keys[rows] if start else keys, start, min(start + width, self.count))
-            rows = rows[: drop_clear(cosines, cosines.argmax(axis=1), start, self.clear, rows, nearest, highest)]
+            unclear = assign_clear(cosines, start, self.clear, rows, assignment)
+            rows = rows[unclear]
             if len(rows) == 0:
                 break
         self._mostly_clear = 2 * len(rows) < len(keys)
@@ -164,6 +164,14 @@ class BlockedBuild:
             self._stored = grown
             self._cosines = np.empty(self.block * grown.shape[1], dtype=np.float32)
         self._stored[:, before : self.count] = keys.T
+
+
+def best_of_rows(cosines: Singles) -> tuple[Ints, Singles]:
+    """Index and value of the largest entry of each row [b]; -1 and -inf where rows are empty."""
+    if cosines.shape[1] == 0:
+        return np.full(len(cosines), -1), np.full(len(cosines), -np.inf, dtype=np.float32)
+    nearest = cosines.argmax(axis=1)
+    return nearest, cosines[np.arange(len(cosines)), nearest]
 
 
 def rounding_margin(dim: int) -> float:
@@ -231,22 +239,24 @@ def settle(keys: Keys, lengths: Floats, token: int, slots: Ints, near: Ints, tau
 
 
 @kernel
-def drop_clear(
-    cosines: Singles, best: Ints, start: int, clear: float, rows: Ints, nearest: Ints, highest: Singles
-) -> int:
-    """Note for each of `rows` its `best` of some slots, from slot `start` on; keep, in `rows`, the unclear ones.
-
-    Returns how many these are.
-    """
+def assign_clear(cosines: Singles, start: int, clear: float, rows: Ints, assignment: Ints) -> Ints:
+    """Assign those of `rows` that are clearly one of some slots', from slot `start` on; indices of the other rows."""
+    limit = np.float32(clear)
+    unclear = np.empty(len(rows), dtype=np.int64)
     kept = 0
     for r in range(len(rows)):
-        row, cosine = rows[r], cosines[r, best[r]]
-        if cosine > highest[row]:
-            nearest[row], highest[row] = start + best[r], cosine
-        if highest[row] <= clear:
-            rows[kept] = row
+        row = cosines[r]
+        above, slot = 0, start
+        for s in range(len(row)):  # without a branch, many at once
+            is_above = row[s] > limit
+            above += is_above
+            slot += is_above * s
+        if above > 0:
+            assignment[rows[r]] = slot  # no two slots are clear
+        else:
+            unclear[kept] = r
             kept += 1
-    return kept
+    return unclear[:kept]
 
 
 @kernel
@@ -255,6 +265,7 @@ def place(
     lengths: Floats,
     tokens: Ints,
     cosines: Singles,
+    nearest: Ints,
     highest: Singles,
     among: Singles,
     unplaced: Ints,
@@ -267,16 +278,15 @@ def place(
 ) -> int:
     """Let `tokens` [b] of a block merge into slots or open them; returns the slots there are then.
 
-    cosines [b, count]: with the slots before the block, `highest` [b] the largest of each row, that of the slot in
-    `assignment`; unplaced [u]: those of the tokens that may open a slot, among [b, u]: cosines with these. Writes
-    slots [N] and assignment [N].
+    cosines [b, count]: with the slots before the block, of which `nearest` [b] has the `highest` [b]; unplaced [u]:
+    those of the tokens that may open a slot, among [b, u]: cosines with these. Writes slots [N] and assignment [N].
     """
     old, waiting = count, 0
     columns = np.empty(len(unplaced), dtype=np.int64)
     near = np.empty(old + len(unplaced), dtype=np.int64)
     for r in range(len(cosines)):
         t = tokens[r]
-        slot, top = assignment[t], highest[r]
+        slot, top = nearest[r], highest[r]
         for k in range(count - old):
             if among[r, columns[k]] > top:
                 slot, top = old + k, among[r, columns[k]]
