@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,23 +38,25 @@ def load_spec(name: str, overrides: Sequence[str] = ()) -> Spec:
 def load_specs(name: str, overrides: Sequence[str] = ()) -> dict[str, Spec]:
     """The specs of the suite that `name` names, by name, or the one spec that it names; `overrides` hold for each.
 
-    Raises SpecError or RequestError.
+    A suite may name suites; a spec that is named several times is taken once. Raises SpecError or RequestError.
     """
-    path = spec_path(name)
+    members: dict[Path, tuple[str, Path]] = {}
+    for member, path in _members(name, spec_path(name), ()):
+        members.setdefault(path.resolve(), (member, path))
+    return {member: read_spec(path, overrides) for member, path in members.values()}
+
+
+def _members(name: str, path: Path, inside: tuple[Path, ...]) -> Iterator[tuple[str, Path]]:
+    """Names and files of the specs behind `path`, which stands in the suites `inside`."""
     suite = read_suite(path)
     if suite is None:
-        return {name: read_spec(path, overrides)}
-    files = {member: _member(path, member) for member in suite.members}
-    return {member: read_spec(file, overrides) for member, file in files.items()}
-
-
-def _member(suite: Path, name: str) -> Path:
-    """The file of a suite's member: one in the suite's own folder, or a ready-made spec."""
-    beside = suite.parent / name
-    path = beside if beside.is_file() else spec_path(name)
-    if read_suite(path) is not None:
-        raise RequestError(f"{suite}: `{name}` is a suite itself; a suite names specs")
-    return path
+        yield name, path
+        return
+    if path in inside:
+        raise RequestError(f"{path}: the suite names itself, through {', '.join(map(str, inside))}")
+    for member in suite.members:
+        beside = path.parent / member
+        yield from _members(member, beside if beside.is_file() else spec_path(member), (*inside, path))
 
 
 def spec_path(name: str) -> Path:

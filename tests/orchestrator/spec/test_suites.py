@@ -50,12 +50,18 @@ def test_a_suite_needs_members(tmp_path: Path, text: str) -> None:
         read_suite(suite(tmp_path, text))
 
 
-def test_unknown_members_and_suites_of_suites_are_refused(tmp_path: Path) -> None:
+def test_suites_of_suites_are_flattened_and_circles_refused(tmp_path: Path) -> None:
+    write_small(tmp_path)
+    (tmp_path / "inner.yaml").write_text("suite: [small.yaml, quick-start]", encoding="utf-8")
+    assert list(load_specs(str(suite(tmp_path, "suite: [quick-start, inner.yaml]")))) == ["quick-start", "small.yaml"]
+    (tmp_path / "inner.yaml").write_text("suite: [suite.yaml]", encoding="utf-8")
+    with pytest.raises(RequestError, match="the suite names itself"):
+        load_specs(str(tmp_path / "suite.yaml"))
+
+
+def test_unknown_members_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="`quick-strat` is neither a spec file nor a ready-made spec"):
         load_specs(str(suite(tmp_path, "suite: [quick-strat]")))
-    (tmp_path / "inner.yaml").write_text("suite: [quick-start]", encoding="utf-8")
-    with pytest.raises(RequestError, match="a suite names specs"):
-        load_specs(str(suite(tmp_path, "suite: [inner.yaml]")))
 
 
 def test_a_wrong_member_names_its_own_file(tmp_path: Path) -> None:
