@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tasks.certificate import AblationJudgement, Certificate, Judgement, Verdict
 from tasks.summary import Chart, Curve, Grid, Interval, Line, Panel, Point, ReportInput, Section, Summary
 
 ITEMS, REPEATS, CLASSES, DIM = 64, 4, 16, 32
@@ -293,8 +294,14 @@ def training_section() -> Section:
 def cost(*sections: Section, **changes: Any) -> ReportInput:
     """A finished sweep of kind cost_scaling: sections, no panels."""
     shown = sections or (cost_section(), training_section())
-    counts = {"trials": 42, "done": 42, "failed": 0, "reused": 0}
-    base = report(summary=Summary((), (), shown), name="cost", kind="cost_scaling", spec=COST_SPEC, counts=counts)
+    base = report(
+        name="cost",
+        kind="cost_scaling",
+        spec=COST_SPEC,
+        counts={"trials": 42, "done": 42, "failed": 0, "reused": 0},
+        summary=Summary((), (), shown),
+        reproduce=("slotsweep run cost.yaml",),
+    )
     return replace(base, **changes)
 
 
@@ -437,3 +444,73 @@ def cases() -> dict[str, ReportInput]:
         "hostile sections": cost(hostile_section()),
         "odd sections": cost(*odd_sections()),
     }
+
+
+def claim(claim_id: str, where: str, verdict: Verdict, *numbers: float, **changes: Any) -> Judgement:
+    """A claim of which `numbers` were measured, each 0.01 over what is published."""
+    made = Judgement(
+        id=claim_id,
+        where=where,
+        says=f"What {claim_id} says.",
+        published=tuple(number - 0.01 for number in numbers) if len(numbers) > 1 else numbers[0] - 0.01,
+        measured=numbers,
+        intervals=tuple(estimate(number, n=10, method="Student t over 10 seeds") for number in numbers),
+        n=10,
+        test="interval: 95% of both, ±0.005",
+        verdict=verdict,
+        reason=f"why {claim_id} {verdict}",
+        sweep="dpcache/table-1",
+    )
+    return replace(made, **changes)
+
+
+def ablation(verdict: Verdict = "differs") -> AblationJudgement:
+    """The claim under another gamma."""
+    return AblationJudgement(
+        says="A cache of fixed size does as well.",
+        under="gamma 0.999",
+        sweep="dpcache/ablation-gamma",
+        published=0.5,
+        measured=(0.71,),
+        intervals=(estimate(0.71, n=5),),
+        n=5,
+        test="dominance: nowhere below by more than 0.005, somewhere above",
+        verdict=verdict,
+        reason="above at 0 of 3 sizes",
+    )
+
+
+def certificate(**changes: Any) -> Certificate:
+    """Every verdict, numbers alone and in series, with and without an ablation."""
+    unknown: dict[str, Any] = {"measured": (), "intervals": (), "n": 0}
+    made = Certificate(
+        paper="dpcache",
+        title="Memory as a Dirichlet-process cache (arXiv 2607.09889)",
+        created="2026-07-14T09:12:03Z",
+        seconds=754.2,
+        judgements=(
+            claim("table-1/dp-recall", "Table 1, §3.1.1", "holds", 0.9996),
+            claim("figure-9/bgl", "Figure 9, §3.2.3", "holds only if", 0.71, ablation=ablation()),
+            claim("table-1/dp-slots", "Table 1, §3.1.1", "holds", 64.03),
+            claim("table-1/ssm", "Table 1, §3.1.1", "differs", 0.31, sweep="dpcache/figure-2"),
+            claim("figure-9/counts", "Figure 9, §3.2.3", "holds", *(36.0 * i for i in range(1, 26))),
+            claim("prose/gpu", "§3.1.9", "not measurable here", 3.5, **unknown, published="37x", sweep=None),
+            claim("prose/scaling", "§3.1.9", "not measured", 1.0, **unknown, reason="2 trials failed"),
+        ),
+        machines=(HARDWARE,),
+        software={"slotsweep": "0.1.0"},
+        reports={"dpcache/table-1": "../../reports/swp-7f3a9c/report.html"},
+    )
+    return replace(made, **changes)
+
+
+def hostile_certificate() -> Certificate:
+    """Markup wherever a claim can be written."""
+    words: dict[str, Any] = dict.fromkeys(("says", "reason", "test", "sweep", "published"), f"{HOSTILE} |\n$x$ [red]")
+    words["ablation"] = replace(ablation(), says=HOSTILE, under=HOSTILE, reason=HOSTILE, sweep=HOSTILE)
+    judgements = (
+        claim(f"{HOSTILE} one", f"{HOSTILE}, two", "differs", 0.5, **words),
+        claim("two", f"{HOSTILE} three", "holds", 0.5, **words),
+    )
+    reports = {words["sweep"]: "javascript:alert(1)", HOSTILE: '"><script>'}
+    return certificate(paper=HOSTILE, title=HOSTILE, created=HOSTILE, judgements=judgements, reports=reports)
