@@ -11,10 +11,11 @@ import numpy as np
 
 from models.config import round_number
 from models.stream import Floats
+from tasks.bootstrap import CurveSample, paired_bootstrap
 from tasks.cells import Cell, CurveName, Row, group_cells, name_curves, panels
 from tasks.seeds import generator
 from tasks.staircase import area_under_curve, hypervolume_under, on_frontier
-from tasks.statistics import CurveSample, column_means, mean_intervals, paired_bootstrap
+from tasks.statistics import column_means, mean_intervals
 from tasks.summary import SIZE_AXES, Curve, Interval, Panel, Point, Summary
 
 METRICS = "metrics."

@@ -1,9 +1,9 @@
-"""Intervals over seeds: means, paired differences, equivalence, and a bootstrap that keeps seeds paired."""
+"""Intervals over seeds: means, paired differences, and tests of equality."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -14,7 +14,6 @@ from models.stream import Floats, Ints
 from tasks.summary import Interval
 
 CONFIDENCE = 0.95
-RESAMPLES = 1000
 UNDEFINED = "undefined: one seed"
 
 
@@ -157,73 +156,3 @@ def _one_sided(distance: float, error: float, freedom: int) -> float:
     if error == 0.0:
         return 0.0 if distance > 0 else 1.0
     return float(stdtr(freedom, -distance / error))
-
-
-@dataclass(frozen=True)
-class CurveSample:
-    """Size and recall of the points of one curve for every seed [S, P], NaN where a trial is missing."""
-
-    sizes: Floats
-    recalls: Floats
-
-
-@dataclass(frozen=True)
-class Bootstrap:
-    """A statistic of a curve: its value on the means over all seeds, and on those of every resample [R].
-
-    seeds: how many the curve has any trial of; a resample without any of them is NaN
-    """
-
-    value: float
-    resampled: Floats
-    seeds: int
-
-    def minus(self, other: Bootstrap) -> Bootstrap:
-        """The difference of two statistics that were resampled together."""
-        return Bootstrap(self.value - other.value, self.resampled - other.resampled, min(self.seeds, other.seeds))
-
-    def interval(self, bounds: tuple[float, float] = (-np.inf, np.inf)) -> Interval:
-        """95% Student t interval with the bootstrap's standard error, cut at `bounds` (Hesterberg 2015).
-
-        Resampling n seeds shows √((n - 1) / n) of their spread, for which the error is corrected. With 2 or 3 seeds,
-        percentiles of the resamples would cover far less than they claim.
-        """
-        n = self.seeds
-        if n < 2:
-            return Interval(self.value, None, None, n, UNDEFINED)
-        error = float(np.nanstd(self.resampled, ddof=1)) * math.sqrt(n / (n - 1))
-        if error < 1e-12:
-            return Interval(self.value, self.value, self.value, n, f"no spread: all resamples of {n} seeds are equal")
-        half = student_quantile(n - 1) * error
-        low, high = max(bounds[0], self.value - half), min(bounds[1], self.value + half)
-        method = f"Student t with bootstrap error over {n} paired seeds, {len(self.resampled)} resamples"
-        return Interval(self.value, low, high, n, method)
-
-
-def paired_bootstrap(
-    curves: Sequence[CurveSample], statistic: Callable[[Floats, Floats], Floats], rng: np.random.Generator
-) -> list[Bootstrap]:
-    """Resample seeds, the same for every curve, and take `statistic`(mean sizes [R, P], mean recalls [R, P]) -> [R].
-
-    All curves have the same S seeds in the same order. A point's mean is over the seeds it has; a resample with none of
-    them lacks the point. A statistic that takes the best of noisy points flatters curves with many points; pairing does
-    not remove that, more seeds do.
-    """
-    seeds = len(curves[0].sizes)
-    draws = rng.multinomial(seeds, np.full(seeds, 1.0 / seeds), size=RESAMPLES)
-    weights = np.concatenate([np.ones((1, seeds)), draws])
-    results = []
-    for curve in curves:
-        sizes, recalls = weighted_means(curve.sizes, weights), weighted_means(curve.recalls, weights)
-        values = np.where(np.isnan(sizes + recalls).all(axis=1), np.nan, statistic(sizes, recalls))
-        present = int((~np.isnan(curve.sizes + curve.recalls)).any(axis=1).sum())
-        results.append(Bootstrap(float(values[0]), values[1:], present))
-    return results
-
-
-def weighted_means(values: Floats, weights: Floats) -> Floats:
-    """Means [R, P] of `values` [S, P] under each row of `weights` [R, S], over the values that are not NaN."""
-    present = ~np.isnan(values)
-    totals = weights @ present
-    sums: Floats = weights @ np.where(present, values, 0.0)
-    return np.divide(sums, totals, out=np.full_like(sums, np.nan), where=totals > 0)

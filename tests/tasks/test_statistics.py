@@ -6,16 +6,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tasks.staircase import area_under_curve
 from tasks.statistics import (
-    CurveSample,
     column_means,
     equivalence,
     mean_interval,
     mean_intervals,
-    paired_bootstrap,
     paired_difference,
-    weighted_means,
 )
 
 NAN = float("nan")
@@ -143,99 +139,8 @@ def test_equivalence_at_the_edges() -> None:
             equivalence(same, same, margin)
 
 
-def best_recall(sizes: np.ndarray, recalls: np.ndarray) -> np.ndarray:
-    return recalls.max(axis=1)
-
-
-def curve(recalls: np.ndarray) -> CurveSample:
-    return CurveSample(np.broadcast_to(2.0 ** np.arange(recalls.shape[1]), recalls.shape), recalls)
-
-
-def test_bootstrap_value_is_the_statistic_of_the_means() -> None:
-    recalls = np.random.default_rng(0).random((10, 4))
-    (result,) = paired_bootstrap([curve(recalls)], best_recall, np.random.default_rng(1))
-    assert result.value == pytest.approx(recalls.mean(axis=0).max())
-    interval = result.interval()
-    assert interval.n == 10
-    assert interval.low is not None
-    assert interval.high is not None
-    assert interval.low < interval.mean < interval.high
-    assert interval.method == "Student t with bootstrap error over 10 paired seeds, 1000 resamples"
-
-
-def test_bootstrap_resamples_the_same_seeds_for_all_curves() -> None:
-    """A seed that is hard for one mechanism is hard for the other: their difference is far surer than each of them."""
-    rng = np.random.default_rng(0)
-    hardness = rng.normal(0, 0.1, (20, 1))
-    a = curve(0.5 + hardness + rng.normal(0, 0.001, (20, 3)))
-    b = curve(0.4 + hardness + rng.normal(0, 0.001, (20, 3)))
-    first, second, again = paired_bootstrap([a, b, a], best_recall, np.random.default_rng(1))
-    assert np.array_equal(first.resampled, again.resampled)
-    difference, alone = first.minus(second).interval(), first.interval()
-    assert None not in (difference.low, difference.high, alone.low, alone.high)
-    assert difference.low < 0.1 < difference.high  # type: ignore[operator]
-    assert difference.high - difference.low < 0.05 * (alone.high - alone.low)  # type: ignore[operator]
-
-
-def test_bootstrap_is_reproducible() -> None:
-    recalls = np.random.default_rng(0).random((6, 3))
-    a, b = (paired_bootstrap([curve(recalls)], best_recall, np.random.default_rng(7))[0].interval() for _ in range(2))
-    assert a == b
-
-
-def test_bootstrap_over_one_seed_is_undefined() -> None:
-    (result,) = paired_bootstrap([curve(np.array([[0.5, 0.6]]))], best_recall, np.random.default_rng(0))
-    assert (result.value, result.interval().low, result.interval().method) == (0.6, None, "undefined: one seed")
-
-
-def test_a_curve_with_fewer_seeds_than_others_counts_its_own() -> None:
-    full = np.random.default_rng(0).random((6, 2))
-    partial = full.copy()
-    partial[3:] = NAN
-    single = full.copy()
-    single[1:] = NAN
-    results = paired_bootstrap(
-        [curve(full), curve(partial), curve(single)],
-        lambda sizes, recalls: area_under_curve(sizes, recalls, 1, 4),
-        np.random.default_rng(0),
-    )
-    intervals = [result.interval() for result in results]
-    assert [interval.n for interval in intervals] == [6, 3, 1]
-    assert intervals[2].low is None
-    assert np.isnan(results[1].resampled).any(), "a resample without any seed of a curve says nothing about it"
-    assert np.nanmin(results[1].resampled) > 0.0
-
-
-@pytest.mark.parametrize("seeds", [2, 6])
-def test_bootstrap_intervals_of_a_mean_are_those_of_student(seeds: int) -> None:
-    recalls = np.random.default_rng(3).normal(0.5, 0.1, (seeds, 1))
-    (result,) = paired_bootstrap([curve(recalls)], best_recall, np.random.default_rng(4))
-    bootstrap, student = result.interval(), mean_interval(recalls[:, 0])
-    assert None not in (bootstrap.low, bootstrap.high, student.low, student.high)
-    assert bootstrap.high - bootstrap.low == pytest.approx(student.high - student.low, rel=0.1)  # type: ignore[operator]
-    assert (bootstrap.high + bootstrap.low) / 2 == pytest.approx(student.mean)  # type: ignore[operator]
-
-
-def test_bootstrap_intervals_are_cut_at_what_a_value_can_be() -> None:
-    (result,) = paired_bootstrap([curve(np.array([[0.99], [0.8], [1.0]]))], best_recall, np.random.default_rng(0))
-    assert result.interval(bounds=(0.0, 1.0)).high == 1.0
-
-
-def test_bootstrap_without_spread_says_so() -> None:
-    (result,) = paired_bootstrap([curve(np.full((5, 2), 0.9))], best_recall, np.random.default_rng(0))
-    interval = result.interval()
-    assert interval.low == interval.high == interval.mean == pytest.approx(0.9)
-    assert interval.method == "no spread: all resamples of 5 seeds are equal"
-
-
 def test_equal_columns_have_equal_means_to_the_last_bit() -> None:
     column = np.random.default_rng(0).random((11, 1))
     counts, means = column_means(np.repeat(column, 9, axis=1))
     assert set(counts.tolist()) == {11}
     assert len(set(means.tolist())) == 1
-
-
-def test_weighted_means_leave_missing_values_out() -> None:
-    values = np.array([[1.0, NAN], [3.0, NAN], [NAN, 5.0]])
-    means = weighted_means(values, np.array([[1.0, 1.0, 1.0], [3.0, 1.0, 0.0]]))
-    np.testing.assert_array_equal(means, [[2.0, 5.0], [1.5, NAN]])
