@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from dashboards.certificate_page import STAMPS, places
 from dashboards.claim_words import MEANINGS, SIGNS, by_place, counted, in_a_sentence, interval_text, measured_text
@@ -17,14 +19,17 @@ from dashboards.text import duration
 from tasks.certificate import VERDICTS, Certificate, Judgement, claim_record
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType
     from rich.table import Table
 
 LONGEST_PUBLISHED = 36
 """Characters of what the paper prints that a terminal shows."""
 
-CLAIM_WIDTH, MEASURED_WIDTH = 26, 15
-"""Columns of a terminal that the other ones leave."""
+CLAIM_WIDTH, PUBLISHED_WIDTH, MEASURED_WIDTH = 26, 13, 15
+"""Columns of the table for a terminal of 80; a wider one widens all three."""
+
+SIDES: tuple[Literal["left", "right"], ...] = ("left", "right", "right")
+BORDERS = 5
 
 EXPLAINED = ("differs", "holds only if")
 """Verdicts whose reasons a terminal tells."""
@@ -118,26 +123,34 @@ def certificate_table(certificate: Certificate) -> RenderableType:
         Text.assemble((f"{judgement.id} {judgement.verdict}", "bold"), f": {judgement.reason}") for judgement in doubts
     ]
     counts = [Text(f"{number:5,} {SIGNS[verdict]} {verdict}") for verdict, number in counted(certificate).items()]
-    return Group(_claims_table(certificate), *reasons, Text(f"\n{certificate.title}", style="bold"), *counts)
+    return Group(_ClaimsTable(certificate), *reasons, Text(f"\n{certificate.title}", style="bold"), *counts)
 
 
-def _claims_table(certificate: Certificate) -> Table:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
+@dataclass(frozen=True)
+class _ClaimsTable:
+    """A Rich renderable of every claim; verdicts are never cut, the other columns share what they leave and fold."""
 
-    table = Table(box=box.SIMPLE_HEAD, padding=0)
-    table.add_column("claim", overflow="fold", min_width=CLAIM_WIDTH)
-    table.add_column("published", overflow="fold", justify="right")
-    table.add_column("measured", overflow="fold", justify="right", min_width=MEASURED_WIDTH)
-    table.add_column("verdict", no_wrap=True, min_width=max(map(len, VERDICTS)) + 2)
-    for place, judgements in by_place(certificate.judgements).items():
-        table.add_row(Text(place, style="bold"))
-        for judgement in judgements:
-            table.add_row(
-                Text(judgement.id),
-                Text(short(published(judgement.published), LONGEST_PUBLISHED)),
-                Text(f"{measured_text(judgement)}\n{interval_text(judgement)}".strip()),
-                Text(f"{SIGNS[judgement.verdict]} {judgement.verdict}"),
-            )
-    return table
+    certificate: Certificate
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
+        from rich import box
+        from rich.table import Table
+        from rich.text import Text
+
+        verdict = max(map(len, VERDICTS)) + 2
+        widths = (CLAIM_WIDTH, PUBLISHED_WIDTH, MEASURED_WIDTH)
+        room = max(0, options.max_width - BORDERS - verdict - sum(widths)) // len(widths)
+        table = Table(box=box.SIMPLE_HEAD, padding=0)
+        for name, width, side in zip(("claim", "published", "measured"), widths, SIDES, strict=True):
+            table.add_column(name, overflow="fold", min_width=width, max_width=width + room, justify=side)
+        table.add_column("verdict", no_wrap=True, min_width=verdict)
+        for place, judgements in by_place(self.certificate.judgements).items():
+            table.add_row(Text(place, style="bold"))
+            for judgement in judgements:
+                table.add_row(
+                    Text(judgement.id),
+                    Text(short(published(judgement.published), LONGEST_PUBLISHED)),
+                    Text(f"{measured_text(judgement)}\n{interval_text(judgement)}".strip()),
+                    Text(f"{SIGNS[judgement.verdict]} {judgement.verdict}"),
+                )
+        yield table
