@@ -8,10 +8,15 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from selenium import webdriver
+from selenium.webdriver import Keys
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webelement import WebElement
 
 SAMPLE = Path(__file__).parents[1] / "dashboards" / "sample.py"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -37,6 +42,78 @@ def sample() -> ModuleType:
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
+
+
+class Window:
+    """The browser showing one page, with what tests ask of it."""
+
+    def __init__(self, browser: webdriver.Chrome) -> None:
+        self.browser = browser
+
+    def open(self, page: Path, fragment: str = "") -> None:
+        """Open `page` from disk in light colours at 1366x768."""
+        self.browser.get_log("browser")
+        self.resize(1366, 768)
+        self.emulate("light")
+        self.browser.get("about:blank")
+        self.browser.get(page.as_uri() + fragment)
+
+    def resize(self, width: int, height: int) -> None:
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+
+    def emulate(self, scheme: str, medium: str = "") -> None:
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": medium, "features": features})
+
+    def scripts(self, on: bool) -> None:
+        self.browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": not on})
+
+    def one(self, selector: str) -> WebElement:
+        return self.browser.find_element(By.CSS_SELECTOR, selector)
+
+    def all(self, selector: str) -> list[WebElement]:
+        return self.browser.find_elements(By.CSS_SELECTOR, selector)
+
+    def shown(self, selector: str) -> list[WebElement]:
+        return [found for found in self.all(selector) if found.is_displayed()]
+
+    def run(self, script: str, *arguments: Any) -> Any:
+        return self.browser.execute_script(script, *arguments)  # type: ignore[no-untyped-call]
+
+    def fits(self) -> bool:
+        """Whether nothing is wider than the window."""
+        return bool(self.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth"))
+
+    def point_at(self, found: WebElement) -> None:
+        self.run("arguments[0].scrollIntoView({block: 'center'})", found)
+        ActionChains(self.browser).move_to_element(found).perform()
+
+    def tab_through(self) -> list[str]:
+        """Everything the tabulator key reaches, by id, class or text; each must show that it has the focus."""
+        self.run("document.activeElement.blur(); window.scrollTo(0, 0)")
+        seen: list[str] = []
+        for _ in range(300):
+            ActionChains(self.browser).send_keys(Keys.TAB).perform()
+            outline, label = self.run(
+                "const e = document.activeElement, n = e.matches('[type=radio]') ? e.nextElementSibling : e;"
+                "return [getComputedStyle(n).outlineStyle,"
+                " e === document.body ? null : e.id || e.className || e.textContent]"
+            )
+            if label is None:
+                break
+            assert outline != "none", label
+            seen.append(label)
+        return seen
+
+
+@pytest.fixture
+def window(chromium: webdriver.Chrome) -> Iterator[Window]:
+    """The browser; afterwards its console must be empty."""
+    made = Window(chromium)
+    yield made
+    made.emulate("light")
+    assert chromium.get_log("browser") == []
 
 
 @pytest.fixture(scope="session")
