@@ -10,6 +10,7 @@ import traceback
 import typer
 
 from orchestrator.cli import (
+    claim_commands,
     control_commands,
     db_commands,
     log_commands,
@@ -33,6 +34,7 @@ app = typer.Typer(
 spec_commands.register(app)
 sweep_commands.register(app)
 control_commands.register(app)
+claim_commands.register(app)
 log_commands.register(app)
 db_commands.register(app)
 machine_commands.register(app)

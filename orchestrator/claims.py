@@ -1,0 +1,116 @@
+"""Checking a paper's claims: which sweeps measure them, which of these have run, and what their rows say."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.errors import RequestError
+from orchestrator.plan import Plan
+from orchestrator.preflight import check_before_submitting
+from orchestrator.requests import load_spec, ready_made_specs
+from orchestrator.results import result_rows
+from orchestrator.runner import submit_plan
+from orchestrator.settings import Settings
+from orchestrator.software import software_record
+from orchestrator.store.states import SweepState
+from orchestrator.store.store import Store
+from tasks.certificate import Certificate, claim_record
+
+if TYPE_CHECKING:
+    from orchestrator.store.records import SweepRow
+    from tasks.claims import Paper
+
+GONE = (SweepState.CANCELLED, SweepState.FAILED)
+"""States of a sweep that is of no use to a claim any more: another one is submitted."""
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """The sweeps that measure a paper's claims, by the name of their ready-made spec.
+
+    missing  ids of those that are not done, in order of need
+    """
+
+    sweeps: dict[str, str]
+    missing: list[str]
+
+
+def known_paper(name: str) -> Paper:
+    """The claims of a paper. Raises RequestError for a paper that has none."""
+    from tasks.claims import PAPERS, read_claims
+
+    if name not in PAPERS:
+        raise RequestError(f"there are no claims of a paper `{name}`; papers: {', '.join(PAPERS)}")
+    return read_claims(name)
+
+
+def find_measurements(store: Store, settings: Settings, paper: Paper, *, submit: bool) -> Measurements:
+    """The newest sweep of each spec that measures a claim, with the trials that the spec asks for now.
+
+    With `submit`, specs that have none get one, if any machine can run them. Nothing is computed here.
+    """
+    from tasks.claims import sweeps_of
+
+    everywhere = set(sweeps_of(paper.claims))
+    plans = {name: Plan(load_spec(name)) for name in sweeps_of(paper.claims, everywhere=False) if _is_here(name)}
+    rows = store.sweeps()
+    found = {name: row for name, plan in plans.items() if (row := _newest(store, rows, plan)) is not None}
+    sweeps = {name: row.id for name, row in found.items()}
+    for name, plan in plans.items() if submit else ():
+        if name not in sweeps and name in everywhere:
+            check_before_submitting(plan, settings)
+            sweeps[name] = submit_plan(store, plan).sweep
+    missing = [sweep for name, sweep in sweeps.items() if name not in found or found[name].state != SweepState.DONE]
+    return Measurements(sweeps, missing)
+
+
+def _is_here(name: str) -> bool:
+    """Whether `name` is a ready-made spec; one that is not would be a defect of the claims, which tests find."""
+    return name in ready_made_specs()
+
+
+def _newest(store: Store, sweeps: Sequence[SweepRow], plan: Plan) -> SweepRow | None:
+    """The newest sweep that asks for exactly the plan's trials, unless it was given up."""
+    wanted: set[str] | None = None
+    for row in sweeps:
+        if row.name == plan.spec.name and row.trials == plan.trial_count and row.state not in GONE:
+            wanted = wanted or {key for _, _, key in plan.trials()}
+            if {key for _, _, key in store.asked(row.id)} == wanted:
+                return row
+    return None
+
+
+def judge_paper(
+    store: Store, paper: Paper, measurements: Measurements, folder: Path, seconds: float | None
+) -> Certificate:
+    """What the rows of `measurements` say of each claim of `paper`; links to reports are relative to `folder`."""
+    from tasks.claims import judge
+
+    sweeps = {name: store.sweep(sweep) for name, sweep in measurements.sweeps.items()}
+    rows = {name: list(result_rows(store, row)) for name, row in sweeps.items()}
+    machines = {str(record): record for row in sweeps.values() for record in store.hardware_of(row.id)}
+    return Certificate(
+        paper=paper.name,
+        title=paper.title,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        seconds=seconds,
+        judgements=tuple(judge(paper.claims, rows)),
+        machines=tuple(machines.values()),
+        software={name: str(value) for name, value in software_record().items()},
+        reports={name: _relative(row.report, folder) for name, row in sweeps.items() if row.report is not None},
+    )
+
+
+def _relative(report: str, folder: Path) -> str:
+    return Path(os.path.relpath(Path(report).resolve(), folder.resolve())).as_posix()
+
+
+def certificate_record(certificate: Certificate) -> dict[str, Any]:
+    """The contract of `claims --json`."""
+    claims: list[Mapping[str, Any]] = [claim_record(judgement) for judgement in certificate.judgements]
+    return {"paper": certificate.paper, "seconds": certificate.seconds, "claims": claims}

@@ -1,0 +1,59 @@
+"""The command that re-measures a paper's claims and writes the certificate."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli.control_commands import ExecutorOption
+from orchestrator.cli.output import duration, print_json, print_rich, say
+from orchestrator.cli.spec_commands import AsJson
+from orchestrator.exit_codes import ALL_DONE, TRIALS_FAILED
+
+
+def register(app: typer.Typer) -> None:
+    """Add this command to `app`."""
+    app.command()(claims)
+
+
+def claims(
+    paper: Annotated[str, typer.Argument(help="the paper, e.g. dpcache", metavar="PAPER")],
+    no_run: Annotated[bool, typer.Option("--no-run", help="judge by what has been measured; compute nothing")] = False,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="folder for the certificate")] = None,
+    executor: ExecutorOption = "ray",
+    as_json: AsJson = False,
+) -> None:
+    """Measure what a paper claims, as far as that has not been done, and say which claims hold.
+
+    Writes the certificate as HTML, Markdown and JSON.
+    """
+    from dashboards.certificate import certificate_table, render_certificate
+    from orchestrator.claims import certificate_record, find_measurements, judge_paper, known_paper
+    from orchestrator.cli.running import run_sweeps
+    from orchestrator.settings import Settings
+    from orchestrator.store.store import Store
+
+    began = time.monotonic()
+    settings, known = Settings.read(), known_paper(paper)
+    store = Store.open(settings.database_url)
+    measurements = find_measurements(store, settings, known, submit=not no_run)
+    say(f"{paper}: {len(known.claims)} claims, {len(measurements.sweeps)} sweeps, {len(measurements.missing)} to run")
+    outcomes = []
+    if measurements.missing and not no_run:
+        outcomes = run_sweeps(settings, store, measurements.missing, executor)
+    folder = out or settings.home / "claims" / paper
+    seconds = time.monotonic() - began if outcomes else None
+    certificate = judge_paper(store, known, measurements, folder, seconds)
+    path = render_certificate(certificate, folder)
+    if as_json:
+        print_json(certificate_record(certificate) | {"certificate": str(path)})
+    else:
+        print_rich(certificate_table(certificate))
+        if seconds is not None:
+            typer.echo(f"measured in {duration(seconds)}")
+        typer.echo(f"certificate    {path}")
+    complete = all(outcome.sweep.counts.done == outcome.sweep.counts.total for outcome in outcomes)
+    raise typer.Exit(ALL_DONE if complete else TRIALS_FAILED)
