@@ -16,6 +16,12 @@ from tasks.summary import Interval
 CONFIDENCE = 0.95
 UNDEFINED = "undefined: one seed"
 
+Sample = Mapping[int, float]
+"""Seed -> value."""
+
+DIGITS = 12
+"""Significant digits of two values that their difference is taken at: what is behind them is rounding."""
+
 
 def mean_interval(
     values: ArrayLike, *, bounds: tuple[float, float] = (-np.inf, np.inf), outcomes: int | None = None
@@ -100,16 +106,30 @@ def student_quantile(freedom: int) -> float:
     return float(stdtrit(freedom, (1.0 + CONFIDENCE) / 2.0))
 
 
-def paired_difference(a: Mapping[int, float], b: Mapping[int, float]) -> Interval:
-    """Mean of a - b over the seeds they share (seed -> value), with its 95% interval.
+def paired_values(a: Sample, b: Sample) -> Floats:
+    """a - b [n] over the n seeds they share, by rising seed; differences of equal size are equal to the last bit.
 
     Raises ValueError if they share none.
     """
     seeds = sorted(a.keys() & b.keys())
     if not seeds:
         raise ValueError("a paired difference needs seeds that both sides have")
+    pairs = np.array([(a[seed], b[seed]) for seed in seeds], dtype=np.float64)
+    largest = float(np.abs(pairs).max())
+    digits = DIGITS - math.ceil(math.log10(largest)) if 0.0 < largest < np.inf else DIGITS
+    differences: Floats = np.round(pairs[:, 0] - pairs[:, 1], digits)
+    return differences
+
+
+def deviation(values: Floats) -> float:
+    """Standard deviation of `values` [n], n ≥ 2; exactly 0 where all are equal."""
+    return 0.0 if values.min() == values.max() else float(values.std(ddof=1))
+
+
+def paired_difference(a: Sample, b: Sample) -> Interval:
+    """Mean of a - b over the seeds they share, with its 95% interval. Raises ValueError if they share none."""
+    interval = mean_interval(paired_values(a, b))
     alone = len(a.keys() ^ b.keys())
-    interval = mean_interval([a[seed] - b[seed] for seed in seeds])
     remark = f"; {alone} seeds of one side only left out" if alone else ""
     return Interval(
         interval.mean, interval.low, interval.high, interval.n, f"paired by seed, {interval.method}{remark}"
@@ -132,7 +152,7 @@ class Equivalence:
     method: str
 
 
-def equivalence(a: Mapping[int, float], b: Mapping[int, float], margin: float) -> Equivalence:
+def equivalence(a: Sample, b: Sample, margin: float) -> Equivalence:
     """Two one-sided t-tests of |mean(a - b)| ≥ margin over common seeds, at 5% (Schuirmann 1987).
 
     Raises ValueError unless margin > 0, or if there is no common seed.
@@ -144,8 +164,8 @@ def equivalence(a: Mapping[int, float], b: Mapping[int, float], margin: float) -
     method = f"two one-sided t-tests, paired by {n} seeds, margin {margin:g}"
     if n < 2:
         return Equivalence(difference, margin, None, None, UNDEFINED)
-    values = np.array([a[seed] - b[seed] for seed in sorted(a.keys() & b.keys())])
-    p = _one_sided(margin - abs(difference.mean), float(values.std(ddof=1)) / math.sqrt(n), n - 1)
+    error = deviation(paired_values(a, b)) / math.sqrt(n)
+    p = _one_sided(margin - abs(difference.mean), error, n - 1)
     return Equivalence(difference, margin, p, p < 1.0 - CONFIDENCE, method)
 
 
