@@ -23,7 +23,7 @@ from models.stream import unit  # noqa: E402
 TOKENS, ITEMS, DIM = 20_000, 1_000, 64
 TAU = 0.5
 SIDE = 1024
-ROUNDS = 15
+ROUNDS = 30
 
 
 def main() -> None:
