@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from models.training import Draws, Examples, per_seed
+import numpy as np
+
+from models.layers import per_seed
+from models.training import Draws, Examples
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,6 +25,17 @@ def novelty(keys: Tensor) -> Tensor:
     cosines = keys @ keys.mT
     past = torch.ones(cosines.shape[-2:], dtype=torch.bool, device=keys.device).tril(-1)
     return (1.0 - cosines.masked_fill(~past, -1.0).amax(-1)).clamp(min=0.0)
+
+
+def rule_decisions(keys: Tensor, tau: float) -> Tensor:
+    """1 where the rule (Eq. 2) opens a slot for a token, else 0 [S, B, L], from unit `keys` [S, B, L, d]."""
+    import torch
+
+    similar = (keys @ keys.mT >= 1.0 - tau).flatten(0, 1).cpu().numpy()
+    opened = np.zeros(similar.shape[:2], dtype=bool)
+    for t in range(similar.shape[1]):
+        opened[:, t] = ~(similar[:, t, :t] & opened[:, :t]).any(axis=1)
+    return torch.tensor(opened.astype(np.float32), device=keys.device).view(keys.shape[:3])
 
 
 def mask(logits: Tensor, objective: Objective, temperature: float, draws: Draws) -> Tensor:

@@ -8,9 +8,10 @@ import numpy as np
 from pydantic import Field
 
 from models.gates import Gate, GateConfig
+from models.layers import dense, linear, zeros
 from models.stream import Floats, Stream
 from models.trained import Parameters
-from models.training import Tensors, dense, linear, zeros
+from models.training import Tensors
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -190,32 +190,6 @@ def _fitted(parameters: Parameters, curves: Sequence[dict[str, Array]], seed: in
     return Fitted(parameters, metrics, series)
 
 
-def dense(rng: np.random.Generator, inputs: int, outputs: int) -> Array:
-    """Weights [inputs, outputs] drawn with variance 1 / inputs (LeCun)."""
-    weights: Floats = rng.standard_normal((inputs, outputs)) / np.sqrt(inputs)
-    return weights.astype(np.float32)
-
-
-def zeros(*shape: int) -> Array:
-    """Biases to begin with."""
-    return np.zeros(shape, dtype=np.float32)
-
-
-def linear(x: Tensor, weights: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x [S, ..., inputs] times weights [S, inputs, outputs], plus bias [S, outputs], seed by seed."""
-    import torch
-
-    y = torch.bmm(x.flatten(1, -2), weights)
-    if bias is not None:
-        y = y + bias[:, None]
-    return y.view(*x.shape[:-1], weights.shape[-1])
-
-
-def per_seed(values: Tensor) -> Tensor:
-    """Mean over everything but the seeds [S]."""
-    return values.flatten(1).mean(1)
-
-
 def float64(parameters: Parameters) -> dict[str, Floats]:
     """Parameters for arithmetic in 64 bits."""
     return {name: array.astype(np.float64) for name, array in parameters.items()}

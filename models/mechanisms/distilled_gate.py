@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
 from pydantic import Field
 
+from models.gates_losses import rule_decisions
 from models.gates_perceptron import Inputs, PerceptronConfig, PerceptronGate
+from models.layers import per_seed
 from models.mechanism import mechanism
-from models.training import Draws, Examples, Tensors, per_seed
+from models.training import Draws, Examples, Tensors
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,14 +37,3 @@ class DistilledGate(PerceptronGate[DistilledGateConfig]):
         taught = rule_decisions(examples.keys, config.tau)
         losses = torch.nn.functional.binary_cross_entropy_with_logits(logits, taught, reduction="none")
         return {"loss": per_seed(losses)}
-
-
-def rule_decisions(keys: Tensor, tau: float) -> Tensor:
-    """1 where the rule (Eq. 2) opens a slot for a token, else 0 [S, B, L], from unit `keys` [S, B, L, d]."""
-    import torch
-
-    similar = (keys @ keys.mT >= 1.0 - tau).flatten(0, 1).cpu().numpy()
-    opened = np.zeros(similar.shape[:2], dtype=bool)
-    for t in range(similar.shape[1]):
-        opened[:, t] = ~(similar[:, t, :t] & opened[:, :t]).any(axis=1)
-    return torch.tensor(opened.astype(np.float32), device=keys.device).view(keys.shape[:3])

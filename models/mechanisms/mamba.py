@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from pydantic import Field
 
+from models.layers import dense, linear, zeros
 from models.mechanism import mechanism
 from models.networks.network import Network
 from models.stream import Floats, Ints, Stream
 from models.trained import Parameters
-from models.training import MOST_STEPS, Tensors, TrainingConfig, dense, linear, zeros
+from models.training import MOST_STEPS, Tensors, TrainingConfig
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -21,11 +22,18 @@ class MambaConfig(TrainingConfig):
     """Trained selective state-space model, one block without its convolution (arXiv 2312.00752, Alg. 2)."""
 
     name: Literal["mamba"] = "mamba"
-    steps: int = Field(400, ge=0, le=MOST_STEPS, description="steps of gradient descent")
-    learning_rate: float = Field(0.03, gt=0.0, le=10.0, description="Adam's rate at the first step")
+    steps: int = Field(600, ge=0, le=MOST_STEPS, description="steps of gradient descent")
+    learning_rate: float = Field(0.1, gt=0.0, le=10.0, description="Adam's rate at the first step")
     streams: int = Field(4, ge=1, le=4096, description="streams read at each step, new ones every time")
     state: int = Field(32, ge=1, le=4096, description="state size N: what the paper counts as slots")
     channels: int = Field(32, ge=1, le=4096, description="channels H, each with a state of N numbers")
+    largest_step: float = Field(
+        1e-2,
+        gt=0.0,
+        le=1.0,
+        description="time steps Δ start log-uniform between a hundredth of this and this, with A = -1: the field's 0.1 "
+        "and A = -1, -2, ... -N forget too fast to learn from streams of a few hundred tokens",
+    )
 
 
 @mechanism(MambaConfig)
@@ -39,9 +47,9 @@ class Mamba(Network[MambaConfig]):
     @classmethod
     def start_parameters(cls, config: MambaConfig, rng: np.random.Generator, stream: Stream) -> Parameters:
         width, channels = stream.dim + stream.classes, config.channels
-        steps = np.exp(rng.uniform(np.log(1e-3), np.log(1e-1), channels))
+        steps = config.largest_step * np.exp(rng.uniform(np.log(1e-2), 0.0, channels))
         return {
-            "log_decay": np.log(np.tile(np.arange(1.0, config.state + 1), (channels, 1))).astype(np.float32),
+            "log_decay": zeros(channels, config.state),
             "step": dense(rng, width, channels),
             "step_bias": np.log(np.expm1(steps)).astype(np.float32),
             "input": dense(rng, width, channels),
@@ -113,6 +121,9 @@ class Mamba(Network[MambaConfig]):
             y = (asked @ (token @ p["read"]) + p["skip"] * x) * silu(token @ p["gate"])
             scores.append(y @ p["readout"] + p["bias"])
         return np.stack(scores)
+
+    def slots(self) -> int:
+        return self.config.state
 
     def slots_over_time(self) -> Ints:
         return np.full(self.length, self.config.state)

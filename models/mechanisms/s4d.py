@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from pydantic import Field
 
+from models.layers import dense, linear, zeros
 from models.mechanism import mechanism
 from models.networks.network import Network
 from models.stream import Floats, Ints, Stream
 from models.trained import Parameters
-from models.training import MOST_STEPS, Tensors, TrainingConfig, dense, linear, zeros
+from models.training import MOST_STEPS, Tensors, TrainingConfig
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -52,7 +53,8 @@ class S4D(Network[S4DConfig]):
         parameters = {
             "log_decay": np.full(modes, np.log(0.5), dtype=np.float32),
             "frequency": (np.pi * np.arange(modes)).astype(np.float32),
-            "log_step": rng.uniform(np.log(1e-2), 0.0, modes).astype(np.float32) + np.float32(np.log(config.largest_step)),
+            "log_step": rng.uniform(np.log(1e-2), 0.0, modes).astype(np.float32)
+            + np.float32(np.log(config.largest_step)),
         }
         if config.readout == "bilinear":
             return parameters | {
@@ -138,6 +140,9 @@ class S4D(Network[S4DConfig]):
             y = np.maximum(x @ p["hidden"] + p["hidden_bias"], 0.0)
         scores: Floats = y @ p["readout"] + p["bias"]
         return scores
+
+    def slots(self) -> int:
+        return self.config.state
 
     def slots_over_time(self) -> Ints:
         return np.full(self.length, self.config.state)

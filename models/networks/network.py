@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from models.layers import per_seed
 from models.mechanism import Trace, Usage, scored
 from models.reference import unit_keys
 from models.similarity import QueryBlock, Similarities
 from models.stream import Floats, Ints, Phase, Stream, unit
 from models.trained import Fitted, Init, Parameters, Streams, TrainedMechanism
-from models.training import Draws, Examples, Tensors, TrainingConfig, float64, learn, per_seed
+from models.training import Draws, Examples, Tensors, TrainingConfig, float64, learn
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -53,8 +54,12 @@ class Network(TrainedMechanism[N]):
         """The same for one stream in float64, [Q, classes], token by token, for reading and for tests."""
 
     @abstractmethod
+    def slots(self) -> int:
+        """Slots in use at the end of the phase."""
+
+    @abstractmethod
     def slots_over_time(self) -> Ints:
-        """Slots in use after each token that has been read [L]."""
+        """Slots in use after each token that has been read [L], before the end of the phase drops any."""
 
     # --- training ---
 
@@ -114,16 +119,25 @@ class Network(TrainedMechanism[N]):
         return scored(self.scores(block.queries).argmax(axis=1)[None], block, phase)
 
     def counts(self) -> Ints:
-        return self.slots_over_time()[-1:]
+        return np.array([self.slots()])
 
     def usage(self) -> Usage:
         slots = self.slots_over_time()
         return Usage(slots.sum(keepdims=True), slots.max(keepdims=True))
 
+    def slotted(self) -> Sequence[str]:
+        """Names of the memory's tensors that have a row for each slot; the others are there whatever the slots."""
+        return tuple(self.memory)
+
     def bytes_per_slot(self, dim: int, key_bytes: int) -> tuple[int, int]:
-        """A slot's share of the memory."""
-        numbers = sum(tensor.numel() for tensor in self.memory.values())
+        """A row of each slotted tensor."""
+        numbers = sum(self.memory[name].numel() for name in self.slotted())
         return STATE_BYTES * numbers // max(1, int(self.counts()[0])), 0
+
+    def bytes_fixed(self) -> int:
+        """The parameters, and what of the memory does not grow."""
+        fixed = sum(tensor.numel() for name, tensor in self.memory.items() if name not in self.slotted())
+        return super().bytes_fixed() + STATE_BYTES * fixed
 
     @classmethod
     def reference(
