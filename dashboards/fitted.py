@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from dashboards.grids import numeric_columns, printed_rows
@@ -45,7 +46,7 @@ class FittedTable:
     """A Rich renderable of `grid` that keeps every number whole at any sensible width.
 
     Where the columns do not fit beside each other, intervals go below their means; where they still do not, the table
-    goes on below with its first column repeated.
+    goes on below with the columns repeated that name its rows.
     """
 
     grid: Grid
@@ -65,15 +66,22 @@ def _width(columns: list[_Column]) -> int:
 
 
 def _parts(columns: list[_Column], width: int) -> Iterator[list[_Column]]:
-    """The columns in as few parts as fit `width`, each with the first column."""
-    part = columns[:1]
-    for column in columns[1:]:
-        if len(part) > 1 and _width([*part, column]) > width:
+    """The columns in as few parts as fit `width`, each with those that name the rows."""
+    names = _names(columns, width)
+    part = list(names)
+    for column in columns[len(names) :]:
+        if len(part) > len(names) and _width([*part, column]) > width:
             yield part
-            part = columns[:1]
+            part = list(names)
         part.append(column)
     if part:
         yield part
+
+
+def _names(columns: list[_Column], width: int) -> list[_Column]:
+    """The columns of text that a table begins with; the first alone where these take more than half of `width`."""
+    names = list(takewhile(lambda column: not column.number, columns))
+    return names if _width(names) <= width / 2 else columns[:1]
 
 
 def _table(columns: list[_Column]) -> Table:

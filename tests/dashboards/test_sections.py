@@ -230,6 +230,16 @@ def test_a_table_too_wide_goes_on_below_with_its_first_column(sample: ModuleType
     assert printed(sample.cost().summary, 60).count("kanerva") == 2
 
 
+def test_every_part_names_its_rows(sample: ModuleType) -> None:
+    rows = tuple(("a", f"repeats {i}", *(sample.estimate(float(i)) for _ in range(6))) for i in range(3))
+    grid = Grid(("mechanism", "workload", *(f"measured {i}" for i in range(6))), rows)
+    text = printed(Summary((), (), (Section("one", "One", table=grid),)), 80)
+    parts = text.count("mechanism")
+    assert parts > 1
+    assert text.count("repeats 2") == parts
+    assert all(text.count(f"measured {i}") == 1 for i in range(6))
+
+
 def test_sections_follow_panels_in_a_terminal(sample: ModuleType) -> None:
     text = printed(sample.cases()["sections beside a panel"].summary, 80)
     assert text.index("on: frontier over slots") < text.index("What a token costs")
