@@ -106,9 +106,12 @@ def squared_lengths(keys: Floats) -> Floats:
     return lengths
 
 
-def half_distances(keys: Floats, centres: Floats) -> Floats:
-    """Half the squared distance [N, k] of each key to each centre; 0 where they coincide."""
-    halves = 0.5 * squared_lengths(keys)[:, None] + 0.5 * squared_lengths(centres) - keys @ centres.T
+def half_distances(products: Floats, own: Floats, offsets: Floats) -> Floats:
+    """Half the squared distance [N, k] of each key to each centre; 0 where they coincide.
+
+    products [N, k]: keys @ centres.T; own [N], offsets [k]: half the squared lengths of keys and centres.
+    """
+    halves = own[:, None] + offsets - products
     halves[halves < TIE] = 0.0
     return halves
 

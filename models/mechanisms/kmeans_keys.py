@@ -18,6 +18,7 @@ from models.cluster_memory import (
     means,
     nearest_centres,
     record_clusters,
+    squared_lengths,
 )
 from models.config import MOST, SlotConfig
 from models.mechanism import TIE, Trace, mechanism
@@ -94,13 +95,15 @@ def seeds(keys: Floats, config: KMeansKeysConfig, draws: np.random.Generator) ->
         return draws.permutation(len(keys))[:count]
     uniform = draws.random((count, candidates(config)))
     chosen = [int(uniform[0, 0] * len(keys))]
-    halves = half_distances(keys, keys[chosen])[:, 0]
+    own = 0.5 * squared_lengths(keys)
+    halves = half_distances(keys @ keys[chosen].T, own, own[chosen])[:, 0]
     for row in uniform[1:]:
         total = np.cumsum(halves)
         if total[-1] == 0.0:
             break  # every key is a centroid's
         drawn = np.searchsorted(total[:-1], row * total[-1], side="right")
-        left = np.minimum(halves[:, None], half_distances(keys, keys[drawn]))
+        left = half_distances(keys @ keys[drawn].T, own, own[drawn])
+        np.minimum(left, halves[:, None], out=left)
         best = first_least(left.sum(axis=0))
         chosen.append(int(drawn[best]))
         halves = left[:, best]
