@@ -23,6 +23,9 @@ BLOCK_TOKENS = 512
 CHUNK_SLOTS = 256
 """Tokens and slots whose cosines are computed at once: 512 KiB, which stays in a core's own cache."""
 
+MOST_COSINES = 1 << 23
+"""Cosines of a block with all slots, at most: 32 MiB. With more than 16,384 slots blocks are shorter."""
+
 
 class Built(NamedTuple):
     """slots [m]: the token whose key each slot stores; assignment [N]: the slot each token opened or merged into."""
@@ -100,7 +103,7 @@ class BlockedBuild:
         self.count = 0
         self._stored = np.empty((keys.shape[1], 64), dtype=np.float32)  # keys of slots as columns
         self._keys = np.empty((block, keys.shape[1]), dtype=np.float32)
-        self._cosines = np.empty(block * 64, dtype=np.float32)
+        self._cosines = np.empty(0, dtype=np.float32)
         self._mostly_clear = True
 
     @property
@@ -110,8 +113,10 @@ class BlockedBuild:
 
     def read(self, start: int, stop: int) -> None:
         """Read tokens start..stop-1, the next in order."""
-        for first in range(start, stop, self.block):
-            self._read_block(first, min(first + self.block, stop))
+        while start < stop:
+            end = min(start + self.block, start + max(1, MOST_COSINES // max(1, self.count)), stop)
+            self._read_block(start, end)
+            start = end
 
     def _read_block(self, first: int, stop: int) -> None:
         """Let tokens that are clearly one slot's merge into it, and place the others one by one."""
@@ -151,7 +156,10 @@ class BlockedBuild:
 
     def _with_slots(self, keys: Singles, start: int, stop: int) -> Singles:
         """Cosines [b, stop - start] of keys with slots start..stop-1, in memory that the next call uses again."""
-        out = self._cosines[: len(keys) * (stop - start)].reshape(len(keys), stop - start)
+        size = len(keys) * (stop - start)
+        if size > len(self._cosines):
+            self._cosines = np.empty(2 * size, dtype=np.float32)
+        out = self._cosines[:size].reshape(len(keys), stop - start)
         product: Singles = np.matmul(keys, self._stored[:, start:stop], out=out)
         return product
 
@@ -162,7 +170,6 @@ class BlockedBuild:
             grown = np.empty((dim, max(self.count, 2 * room)), dtype=np.float32)
             grown[:, :before] = self._stored[:, :before]
             self._stored = grown
-            self._cosines = np.empty(self.block * grown.shape[1], dtype=np.float32)
         self._stored[:, before : self.count] = keys.T
 
 

@@ -83,13 +83,14 @@ def assert_same(one: Built, other: Built) -> None:
     tau=st.sampled_from(TAUS),
     block=st.sampled_from([1, 3, 16, 64, 512]),
     width=st.sampled_from([1, 5, 256]),
+    most=st.sampled_from([40, 1 << 23]),
 )
 def test_every_decision_is_the_scalar_rules(
-    dtype: type, kind: Callable[..., Floats], seed: int, length: int, tau: float, block: int, width: int
+    dtype: type, kind: Callable[..., Floats], seed: int, length: int, tau: float, block: int, width: int, most: int
 ) -> None:
     keys = kind(np.random.default_rng(seed), length).astype(dtype)
     expected = reference_build_slots(keys, tau)
-    with patch.object(blocked, "CHUNK_SLOTS", width):
+    with patch.multiple(blocked, CHUNK_SLOTS=width, MOST_COSINES=most):
         assert_same(build_slots(keys, tau, block), expected)
     assert_same(naive_build_slots(keys, tau), expected)
 
