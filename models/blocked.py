@@ -125,20 +125,22 @@ class BlockedBuild:
         rows, cosines = self._screen(keys, self.assignment[first:stop])
         if len(rows) == 0:
             return
+        where = np.arange(len(rows)) if len(cosines) == len(rows) else rows
         nearest, highest = best_of_rows(cosines)
-        unplaced = np.flatnonzero(1.0 - highest > self.tau - self.margin)
+        unplaced = np.flatnonzero(1.0 - highest[where] > self.tau - self.margin)
         among = keys[rows] @ keys[rows[unplaced]].T
         before = self.count
         self.count = place(
-            self.keys, self.lengths, first + rows, cosines, nearest, highest, among, unplaced,
+            self.keys, self.lengths, first + rows, cosines, nearest, highest, where, among, unplaced,
             self.tau, self.margin, self.clear, self.tokens, before, self.assignment,
         )  # fmt: skip
         self._store(keys[self.tokens[before : self.count] - first], before)
 
     def _screen(self, keys: Singles, assignment: Ints) -> tuple[Ints, Singles]:
-        """Assign rows of `keys` that are clearly one slot's; returns the others, and their cosines with every slot.
+        """Assign rows of `keys` that are clearly one slot's; returns the others, and cosines with every slot.
 
-        Where most rows are clear they meet some slots at a time, and no more once they are assigned.
+        The cosines are those of these rows, or of all. Where most rows are clear they meet some slots at a time, and no
+        more once they are assigned.
         """
         rows = np.arange(len(keys))
         width = CHUNK_SLOTS if self._mostly_clear else max(1, self.count)
@@ -152,7 +154,7 @@ class BlockedBuild:
         self._mostly_clear = 2 * len(rows) < len(keys)
         if self.count > width:
             return rows, self._with_slots(keys[rows], 0, self.count)
-        return rows, cosines[rows]
+        return rows, cosines[rows] if self._mostly_clear else cosines
 
     def _with_slots(self, keys: Singles, start: int, stop: int) -> Singles:
         """Cosines [b, stop - start] of keys with slots start..stop-1, in memory that the next call uses again."""
@@ -274,6 +276,7 @@ def place(
     cosines: Singles,
     nearest: Ints,
     highest: Singles,
+    where: Ints,
     among: Singles,
     unplaced: Ints,
     tau: float,
@@ -285,15 +288,16 @@ def place(
 ) -> int:
     """Let `tokens` [b] of a block merge into slots or open them; returns the slots there are then.
 
-    cosines [b, count]: with the slots before the block, of which `nearest` [b] has the `highest` [b]; unplaced [u]:
-    those of the tokens that may open a slot, among [b, u]: cosines with these. Writes slots [N] and assignment [N].
+    cosines [n, count]: with the slots before the block, of which slot `nearest` [n] has the `highest` [n]; where [b]:
+    each token's row of these; unplaced [u]: those of the tokens that may open a slot, among [b, u]: cosines with these.
+    Writes slots [N] and assignment [N].
     """
     old, waiting = count, 0
     columns = np.empty(len(unplaced), dtype=np.int64)
     near = np.empty(old + len(unplaced), dtype=np.int64)
-    for r in range(len(cosines)):
+    for r in range(len(tokens)):
         t = tokens[r]
-        slot, top = nearest[r], highest[r]
+        slot, top = nearest[where[r]], highest[where[r]]
         for k in range(count - old):
             if among[r, columns[k]] > top:
                 slot, top = old + k, among[r, columns[k]]
@@ -301,8 +305,10 @@ def place(
         if novelty > tau + margin:
             slot = -1
         elif novelty >= tau - margin or top <= clear:
-            found = near_slots(cosines[r], among[r], columns[: count - old], top - margin, near)
-            if found > 1 or novelty >= tau - margin:
+            border = np.float32(top - margin)
+            row, others = cosines[where[r]], among[r]
+            if novelty >= tau - margin or count_near(row, others, columns[: count - old], border) > 1:
+                found = near_slots(row, others, columns[: count - old], border, near)
                 slot = settle(keys, lengths, t, slots, near[:found], tau)
         may_open = waiting < len(unplaced) and unplaced[waiting] == r
         if slot < 0:
@@ -315,16 +321,26 @@ def place(
 
 
 @kernel
-def near_slots(cosines: Singles, among: Singles, columns: Ints, border: float, near: Ints) -> int:
-    """List in `near` the slots, oldest first, whose cosine is at least `border`; returns how many they are."""
-    least = np.float32(border)
+def count_near(cosines: Singles, among: Singles, columns: Ints, border: np.float32) -> int:
+    """How many slots have a cosine of at least `border`: of `cosines` [m], and of `among` at `columns`."""
+    found = 0
+    for slot in range(len(cosines)):  # without a branch, many at once
+        found += cosines[slot] >= border
+    for k in range(len(columns)):
+        found += among[columns[k]] >= border
+    return found
+
+
+@kernel
+def near_slots(cosines: Singles, among: Singles, columns: Ints, border: np.float32, near: Ints) -> int:
+    """List in `near` the slots, oldest first, that `count_near` counts; returns how many they are."""
     found = 0
     for slot in range(len(cosines)):
-        if cosines[slot] >= least:
+        if cosines[slot] >= border:
             near[found] = slot
             found += 1
     for k in range(len(columns)):
-        if among[columns[k]] >= least:
+        if among[columns[k]] >= border:
             near[found] = len(cosines) + k
             found += 1
     return found
