@@ -83,6 +83,7 @@ def _entry(run: ParentRun | TrialRun, own: Mapping[str, object]) -> Entry:
     name = shorten(run.name, NAME_LENGTH)
     standard = {"mlflow.user": _user(), "mlflow.source.name": "slotsweep", "mlflow.source.type": "JOB"}
     tags = clean_tags({**standard, **run.tags, **own, NAME_TAG: name, RUN_ID_TAG: run.run_id})
+    metrics = clean_metrics(run.metrics)
     return Entry(
         run_id=run.run_id,
         name=name,
@@ -92,8 +93,8 @@ def _entry(run: ParentRun | TrialRun, own: Mapping[str, object]) -> Entry:
         end_ms=run.end_ms,
         params={clean_key(key): shorten(str(value), PARAM_LENGTH) for key, value in run.params.items()},
         tags=tags,
-        metrics=clean_metrics(run.metrics),
-        series={} if isinstance(run, ParentRun) else clean_series(run.series),
+        metrics=metrics,
+        series={} if isinstance(run, ParentRun) else clean_series(run.series, metrics),
     )
 
 
@@ -112,13 +113,19 @@ def clean_metrics(metrics: Mapping[str, float | None]) -> dict[str, float]:
     }
 
 
-def clean_series(series: Mapping[str, Sequence[float | None]]) -> dict[str, dict[int, float]]:
-    """Values by step of each series that has any number; a missing or NaN value leaves its step out."""
+def clean_series(
+    series: Mapping[str, Sequence[float | None]], metrics: Mapping[str, float]
+) -> dict[str, dict[int, float]]:
+    """Values by step of each series that has any number; a missing or NaN value leaves its step out.
+
+    A series named like one of the `metrics` is called `series/NAME`: MLflow has one history for a name.
+    """
     cleaned = {}
     for key, values in series.items():
         steps = clean_metrics({str(step): value for step, value in enumerate(values)})
+        name = clean_key(key)
         if steps:
-            cleaned[clean_key(key)] = {int(step): value for step, value in steps.items()}
+            cleaned[f"series/{name}" if name in metrics else name] = {int(step): v for step, v in steps.items()}
     return cleaned
 
 
