@@ -31,6 +31,7 @@ PLATEAU_STREAMS = 32
 class GateConfig(BudgetConfig, TrainingConfig):
     """Options of learned gates."""
 
+    streams: int = Field(4, ge=1, le=4096, description="streams read at each step, new ones every time")
     temperature: Temperature = Field(
         0.05, description="softmax temperature of the read, in training and after, in units of cosine"
     )

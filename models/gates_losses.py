@@ -46,7 +46,7 @@ def mask(logits: Tensor, objective: Objective, temperature: float, draws: Draws)
     """
     gate = logits.sigmoid()
     if objective == "straight_through":
-        return (gate > 0.5).to(gate.dtype) + gate - gate.detach()
+        return (gate > 0.5).to(gate.dtype) + (gate - gate.detach())
     if objective == "gumbel_softmax":
         return ((logits + draws.logistic(*logits.shape[1:])) / temperature).sigmoid()
     return gate

@@ -62,15 +62,14 @@ def read_examples(seeds: Sequence[int], streams: Streams, first: int, count: int
     """Training streams first..first+count-1 of each seed. Raises ValueError where their shapes differ."""
     import torch
 
-    parts: list[list[list[np.ndarray]]] = [
-        [_arrays(streams(seed, number)) for number in range(first, first + count)] for seed in seeds
-    ]
+    drawn = [[streams(seed, number) for number in range(first, first + count)] for seed in seeds]
+    parts = [[_arrays(stream) for stream in row] for row in drawn]
     shapes = {tuple(array.shape for array in arrays) for rows in parts for arrays in rows}
     if len(shapes) > 1:
         raise ValueError("training needs streams of equal length with equally many queries; this workload's differ")
     columns = [np.stack([np.stack([arrays[n] for arrays in rows]) for rows in parts]) for n in range(5)]
     keys, values, items, queries, answers = (torch.tensor(column) for column in columns)
-    return Examples(keys, values, items, queries, answers, streams(seeds[0], first).classes)
+    return Examples(keys, values, items, queries, answers, drawn[0][0].classes)
 
 
 def _arrays(stream: Stream) -> list[np.ndarray]:
