@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 US_PER_TOKEN, US_PER_QUERY = "_us_per_token", "read_us_per_query"
 
+POSITIVE = (0.0, float("inf"))
+"""What a time can be."""
+
 
 class CostScalingConfig(KindConfig):
     """Seconds to build and to read each memory against the length of the stream, measured alone, with exponents."""
@@ -122,7 +125,13 @@ def _time_metrics(cell: NamedCell) -> list[str]:
 def _times(cells: Sequence[NamedCell]) -> Section:
     names = list(dict.fromkeys(name for cell in cells for name in _time_metrics(cell)))
     rows = tuple(
-        (cell.label, cell.workload, cell.mean("tokens"), cell.mean("slots"), *(cell.mean(name) for name in names))
+        (
+            cell.label,
+            cell.workload,
+            cell.mean("tokens"),
+            cell.mean("slots"),
+            *(cell.mean(name, POSITIVE) for name in names),
+        )
         for cell in cells
     )
     text = (
@@ -168,7 +177,7 @@ def _exponent(sizes: Floats, costs: Floats) -> Value:
 
 
 def _line(curve: CostCurve) -> Line:
-    intervals = [one for one in mean_intervals(curve.costs) if one is not None]
+    intervals = [one for one in mean_intervals(curve.costs, bounds=POSITIVE) if one is not None]
     label = curve.mechanism if curve.measure in ("read", "build") else f"{curve.mechanism}, {curve.measure}"
     return Line(
         label,
