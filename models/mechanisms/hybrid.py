@@ -132,8 +132,7 @@ class Hybrid(Network[HybridConfig]):
             parameters = {name: torch.tensor(array)[None] for name, array in fitted.parameters.items()}
             with torch.no_grad():
                 read, right = cls.counts_read(parameters, examples)
-                explained = 1.0 - (read - right).square().sum() / (right - right.mean()).square().sum()
-            fitted.metrics["count_r2"] = float(explained)
+                fitted.metrics["count_r2"] = explained(read, right)
         return learned
 
     # --- reading ---
@@ -178,3 +177,8 @@ class Hybrid(Network[HybridConfig]):
                 )
             scores.append(score)
         return np.stack(scores)
+
+
+def explained(read: Tensor, right: Tensor) -> float:
+    """R² = 1 - SSE / SST of what was `read` over what is `right`."""
+    return 1.0 - float((read - right).square().sum() / (right - right.mean()).square().sum())
