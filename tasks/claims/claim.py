@@ -137,7 +137,8 @@ class IntervalTest(_Strict):
     outcomes  queries the published share is the mean of: its error is the binomial one
     sd, seeds the published standard deviation over how many seeds: its error is that of their mean
     one_run   the published number is of one run, which may lie as far off the mean as single seeds do here
-    widest    half width of the measured interval beyond which there is no verdict: everything would agree
+    widest    half width of the measured interval beyond which there is no verdict, because everything would agree; by
+              default 0.05, or `within` where that is more
     """
 
     name: Literal["interval"] = "interval"
@@ -146,7 +147,7 @@ class IntervalTest(_Strict):
     sd: float | None = Field(None, ge=0)
     seeds: int = Field(10, ge=2)
     one_run: bool = False
-    widest: float = Field(0.05, gt=0)
+    widest: float | None = Field(None, gt=0)
 
 
 class ExactTest(_Strict):

@@ -17,6 +17,9 @@ NORMAL = 1.96
 EXACT = 1e-9
 """Largest difference between equal numbers: means over episodes carry rounding errors."""
 
+WIDEST = 0.05
+"""Half width of an interval beyond which it cannot tell, where a test does not say."""
+
 ONE_SEED = "one seed has no interval; run more seeds"
 
 
@@ -48,7 +51,7 @@ def _targets(published: Published | None, points: int) -> tuple[float, ...]:
 
 def _agree(test: IntervalTest, targets: Sequence[float], intervals: Sequence[Interval]) -> tuple[bool, str]:
     errors = [
-        math.hypot(_half(interval, test.widest), _published_error(test, target, interval))
+        math.hypot(_half(test, interval), _published_error(test, target, interval))
         for target, interval in zip(targets, intervals, strict=True)
     ]
     gaps = [interval.mean - target for target, interval in zip(targets, intervals, strict=True)]
@@ -62,10 +65,12 @@ def _agree(test: IntervalTest, targets: Sequence[float], intervals: Sequence[Int
     return max(excess) <= 1e-12, off
 
 
-def _half(interval: Interval, widest: float) -> float:
+def _half(test: IntervalTest, interval: Interval) -> float:
+    """Half width of what was measured. Raises LackingError where it is too wide to tell."""
     if interval.low is None or interval.high is None:
         raise LackingError(ONE_SEED)
     half = (interval.high - interval.low) / 2
+    widest = max(WIDEST, test.within) if test.widest is None else test.widest
     if half > widest:
         raise LackingError(f"the interval is ±{half:.2g} wide, too wide to tell; run more seeds")
     return half
@@ -74,7 +79,7 @@ def _half(interval: Interval, widest: float) -> float:
 def _published_error(test: IntervalTest, target: float, interval: Interval) -> float:
     """Half width of the published number's own 95% interval."""
     if test.one_run:
-        return _half(interval, test.widest) * math.sqrt(interval.n)
+        return _half(test, interval) * math.sqrt(interval.n)
     if test.sd is not None:
         return student_quantile(test.seeds - 1) * test.sd / math.sqrt(test.seeds)
     if test.outcomes is not None:
