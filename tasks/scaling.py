@@ -42,15 +42,8 @@ def fit_power_law(sizes: ArrayLike, costs: ArrayLike) -> PowerLaw:
     its residuals with N - 2 degrees of freedom. Measurements that are NaN are left out. Raises TooFewSizesError with
     fewer than three distinct sizes.
     """
-    x = np.asarray(sizes, dtype=np.float64)
-    y = np.atleast_2d(np.asarray(costs, dtype=np.float64))
-    complete = ~np.isnan(y).any(axis=1)
-    y = y[complete]
+    x, y = complete_series(sizes, costs, LEAST_SIZES)
     distinct = len(np.unique(x))
-    if distinct < LEAST_SIZES or not len(y):
-        raise TooFewSizesError(f"a fit needs at least {LEAST_SIZES} sizes; there are {distinct if len(y) else 0}")
-    if not ((x > 0).all() and (y > 0).all()):
-        raise ValueError("a power law needs sizes and costs above 0")
     slopes, intercepts, errors, residual = _least_squares(np.log(x), np.log(y))
     slope = float(slopes.mean())
     if len(slopes) > 1:
@@ -61,6 +54,22 @@ def fit_power_law(sizes: ArrayLike, costs: ArrayLike) -> PowerLaw:
         method = f"Student t of the slope over {distinct} sizes of one seed"
     exponent = Interval(slope, slope - half, slope + half, len(slopes), method)
     return PowerLaw(exponent, math.exp(float(intercepts.mean())), float(x.min()), float(x.max()), residual)
+
+
+def complete_series(sizes: ArrayLike, costs: ArrayLike, least_sizes: int) -> tuple[Floats, Floats]:
+    """Sizes [N], and costs [S, N] of the series that measured at all of them, one NaN making one incomplete.
+
+    Raises TooFewSizesError unless `least_sizes` sizes differ, and ValueError for sizes or costs that are not above 0.
+    """
+    x = np.asarray(sizes, dtype=np.float64)
+    y = np.atleast_2d(np.asarray(costs, dtype=np.float64))
+    y = y[~np.isnan(y).any(axis=1)]
+    distinct = len(np.unique(x)) if len(y) else 0
+    if distinct < least_sizes:
+        raise TooFewSizesError(f"a fit needs at least {least_sizes} sizes; there are {distinct}")
+    if not ((x > 0).all() and (y > 0).all()):
+        raise ValueError("a power law needs sizes and costs above 0")
+    return x, y
 
 
 def _least_squares(x: Floats, y: Floats) -> tuple[Floats, Floats, Floats, float]:
