@@ -1,4 +1,4 @@
-"""Geometry of recall against size: the staircase, its frontier, its hypervolume and the area under it.
+"""Geometry of recall against size: the staircase, its frontier and knee, its hypervolume and the area under it.
 
 A staircase F(b) is the best recall reachable at a size of at most b. The functions that a bootstrap calls take arrays
 of any leading shape, with the points of one curve along the last axis; a point with a NaN does not exist.
@@ -46,6 +46,24 @@ def on_frontier(sizes: Sequence[float], recalls: Sequence[float]) -> list[bool]:
     return [point in frontier for point in points]
 
 
+def knee(sizes: Sequence[float], recalls: Sequence[float]) -> int | None:
+    """Index of the point of the frontier after which more size buys less: the farthest above the line between its ends.
+
+    Distances are taken over log2 size and recall, both scaled to 0..1 (Das 1999; Kneedle, Satopää et al. 2011, without
+    smoothing). Of equal points the first counts, of equal distances the smaller size. None where fewer than three
+    points of a size above 0 are on the frontier, or none lies above the line.
+    """
+    frontier = on_frontier(sizes, recalls)
+    kept = {(sizes[i], recalls[i]): i for i in reversed(range(len(sizes))) if frontier[i] and sizes[i] > 0}
+    if len(kept) < 3:
+        return None
+    points = sorted(kept)
+    x, y = np.log2([size for size, _ in points]), np.array([recall for _, recall in points])
+    above = (y - y[0]) / (y[-1] - y[0]) - (x - x[0]) / (x[-1] - x[0])
+    farthest = int(np.argmax(above))
+    return kept[points[farthest]] if above[farthest] > 1e-12 else None
+
+
 def hypervolume(points: ArrayLike, reference: ArrayLike) -> float:
     """Volume that `points` [P, M], all objectives minimised, dominate up to `reference` [M] (Zitzler & Thiele 1999).
 
@@ -55,6 +73,20 @@ def hypervolume(points: ArrayLike, reference: ArrayLike) -> float:
 
     losses = np.asarray(points, dtype=np.float64)
     return float(moocore.hypervolume(losses, ref=np.asarray(reference, dtype=np.float64))) if losses.size else 0.0
+
+
+def hypervolume_history(points: ArrayLike, reference: ArrayLike) -> Floats:
+    """`hypervolume` [T] of the first 1, 2, ..., T of `points` [T, M]; one with a NaN (a failed trial) adds none."""
+    losses, bound = np.asarray(points, dtype=np.float64), np.asarray(reference, dtype=np.float64)
+    front = np.empty((0, len(bound)))
+    volumes = np.zeros(len(losses))
+    volume = 0.0
+    for trial, loss in enumerate(losses):
+        if (loss < bound).all() and not (front <= loss).all(axis=1).any():
+            front = np.vstack([front[~(front >= loss).all(axis=1)], loss])
+            volume = hypervolume(front, bound)
+        volumes[trial] = volume
+    return volumes
 
 
 def hypervolume_under(sizes: ArrayLike, recalls: ArrayLike, reference: float) -> Floats:

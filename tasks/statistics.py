@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,7 +15,7 @@ from models.stream import Floats, Ints
 from tasks.summary import Interval
 
 CONFIDENCE = 0.95
-UNDEFINED = "undefined: one seed"
+UNDEFINED: Final = "undefined: one seed"
 
 Sample = Mapping[int, float]
 """Seed -> value."""

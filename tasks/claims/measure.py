@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -23,6 +23,7 @@ from tasks.claims.claim import (
     Slope,
     Value,
 )
+from tasks.dominance import SizedCell, steps
 from tasks.frontier import SHARES
 
 Sample = dict[int, float]
@@ -119,16 +120,18 @@ def _slope(measure: Slope, pairs: Sequence[tuple[float, float]]) -> float:
 
 def _differences(measure: Dominance, rows: Sequence[Row]) -> list[Sample]:
     """Paired differences of the two frontiers, at every size in [low, high] at which one of them has a cell."""
-    sizes = {measure.low}
-    for side in (measure.over, measure.under):
-        sizes |= {round(_mean(cell, "slots"), 6) for cell in _cells(side, rows)}
-    grid = sorted(size for size in sizes if measure.low <= size <= measure.high)
-
-    def frontier(side: Selection, size: float) -> Sample:
-        best = Best(best="recall", size=size, slack=1e-6, mechanism=side.mechanism, workload=side.workload)
-        return _best(best, rows).samples[0]
-
-    return [_paired_sample(frontier(measure.over, s), frontier(measure.under, s), lambda a, b: a - b) for s in grid]
+    over, under = (
+        [
+            SizedCell(_mean(cell, "slots"), {row["seed"]: _number(row, "recall") for row in cell})
+            for cell in _cells(side, rows)
+        ]
+        for side in (measure.over, measure.under)
+    )
+    try:
+        found = steps(over, under, measure.low, measure.high)
+    except ValueError as refused:
+        raise LackingError(str(refused)) from refused
+    return [_paired_sample(a, b, lambda x, y: x - y) for _, a, b in found]
 
 
 def _paired(first: Measured, second: Measured, combine: Callable[[float, float], float]) -> Measured:
@@ -138,7 +141,9 @@ def _paired(first: Measured, second: Measured, combine: Callable[[float, float],
     return Measured(tuple(_paired_sample(a, b, combine) for a, b in pairs))
 
 
-def _paired_sample(first: Sample, second: Sample, combine: Callable[[float, float], float]) -> Sample:
+def _paired_sample(
+    first: Mapping[int, float], second: Mapping[int, float], combine: Callable[[float, float], float]
+) -> Sample:
     if first.keys() != second.keys():
         raise LackingError("the two sides were not measured with the same seeds")
     return {seed: combine(value, second[seed]) for seed, value in first.items()}

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import math
 
+import moocore
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.staircase import area_under_curve, hypervolume, hypervolume_under, on_frontier, staircase
+from tasks.staircase import (
+    area_under_curve,
+    hypervolume,
+    hypervolume_history,
+    hypervolume_under,
+    knee,
+    on_frontier,
+    staircase,
+)
 
 NAN = float("nan")
 
@@ -30,7 +39,7 @@ def test_points_that_do_not_exist_are_at_infinity_and_add_nothing() -> None:
     assert best.tolist() == [[0.5, 0.5, 0.5], [0.1, 0.2, 0.3]]
 
 
-def test_dominated_points_are_off_the_frontier_and_ties_stay_on() -> None:
+def test_scenario_28_dominated_points_are_off_the_frontier_and_ties_stay_on() -> None:
     sizes = [16, 16, 32, 32, 64, 64]
     recalls = [0.5, 0.5, 0.5, 0.7, 0.6, 0.7]
     assert on_frontier(sizes, recalls) == [True, True, False, True, False, False]
@@ -55,13 +64,13 @@ def test_frontier_equals_its_definition(points: list[tuple[float, float]]) -> No
     assert on_frontier(sizes, recalls) == [not dominated(*p) for p in points]
 
 
-def test_hypervolume_of_three_points_by_hand() -> None:
+def test_scenario_28_hypervolume_of_three_points_by_hand() -> None:
     # Rectangles to the reference (1, 1): 0.75 × 0.4, and 0.5 × 0.3 and 0.25 × 0.2 on top of it.
     assert hypervolume([[0.25, 0.6], [0.5, 0.3], [0.75, 0.1]], [1, 1]) == pytest.approx(0.3 + 0.15 + 0.05)
     assert hypervolume([[0, 1], [1, 0], [0.5, 0.5]], [2, 2]) == pytest.approx(3.25)
 
 
-def test_hypervolume_needs_a_reference_and_ignores_what_lies_beyond() -> None:
+def test_scenario_28_hypervolume_needs_a_reference_and_ignores_what_lies_beyond() -> None:
     with pytest.raises(TypeError):
         hypervolume([[0.5, 0.5]])  # type: ignore[call-arg]
     assert hypervolume([[0.5, 0.5], [1.5, 0.0], [0.2, 1.0]], [1, 1]) == pytest.approx(0.25)
@@ -82,6 +91,51 @@ def test_hypervolume_of_a_curve_equals_moocore(points: list[tuple[float, float]]
     missing = [NAN]
     ours = hypervolume_under([*sizes, *missing], [*recalls, 1.0], reference)
     assert ours == pytest.approx(hypervolume(losses, [1, 1]), abs=1e-12)
+
+
+@pytest.mark.parametrize("objectives", [1, 2, 3])
+def test_hypervolume_history_is_that_of_moocore_on_random_trials(objectives: int) -> None:
+    rng = np.random.default_rng(objectives)
+    for _ in range(20):
+        points = rng.random((40, objectives)) * 1.2
+        points[rng.random(40) < 0.1] = NAN
+        points[rng.random(40) < 0.3] = np.round(points[0], 1)
+        history = hypervolume_history(points, np.ones(objectives))
+        there = [points[: trial + 1][~np.isnan(points[: trial + 1]).any(axis=1)] for trial in range(40)]
+        expected = [moocore.hypervolume(some, ref=np.ones(objectives)) if len(some) else 0.0 for some in there]
+        np.testing.assert_allclose(history, expected, atol=1e-12)
+        assert (np.diff(history) >= 0).all()
+
+
+def test_hypervolume_equals_the_share_of_random_points_that_are_dominated() -> None:
+    front = np.random.default_rng(0).random((12, 2))
+    anywhere = np.random.default_rng(1).random((200_000, 2))
+    dominated = (front[:, None] <= anywhere).all(axis=-1).any(axis=0)
+    assert hypervolume(front, [1, 1]) == pytest.approx(dominated.mean(), abs=0.005)
+
+
+def test_the_knee_by_hand() -> None:
+    # Over log2 size 4, 5, 6, 8 the line rises 0.5 from 0.5; at 5 the point is 0.3 - 0.125 above it, at 6 0.35 - 0.25.
+    assert knee([16, 32, 64, 256], [0.5, 0.8, 0.85, 1.0]) == 1
+    assert knee([256, 64, 16, 32, 32, 40], [1.0, 0.85, 0.5, 0.8, 0.8, 0.7]) == 3
+
+
+def test_a_line_two_points_and_a_curve_that_sags_have_no_knee() -> None:
+    assert knee([16, 32, 64], [0.25, 0.5, 0.75]) is None
+    assert knee([16, 64], [0.5, 1.0]) is None
+    assert knee([16, 32, 64], [0.5, 0.55, 1.0]) is None
+    assert knee([0, 32, 64], [0.1, 0.9, 1.0]) is None
+    assert knee([], []) is None
+
+
+def test_the_knee_is_that_of_kneed() -> None:
+    kneed = pytest.importorskip("kneed")
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        x = np.arange(20.0)
+        y = np.cumsum(np.sort(rng.exponential(1.0, 20))[::-1])
+        theirs = kneed.KneeLocator(x, y, S=0, curve="concave", direction="increasing").knee
+        assert knee((2.0**x).tolist(), y.tolist()) == int(theirs)
 
 
 def test_area_by_hand() -> None:
