@@ -25,8 +25,14 @@ TRAILING = (
     "finished",
     "wall_seconds",
     "cpu_seconds",
+    "batch",
     "peak_memory_bytes",
+    "device_memory_bytes",
+    "device_memory_reason",
+    "energy_joules",
+    "energy_reason",
 )
+"""`batch`: trials that ran in one call with it; `*_reason`: why a result has no such number."""
 
 
 def result_rows(store: Store, sweep: SweepRow, trials: Sequence[int] | None = None) -> Iterator[dict[str, Any]]:
@@ -39,15 +45,30 @@ def result_rows(store: Store, sweep: SweepRow, trials: Sequence[int] | None = No
             configs[text] = _shown("workload", WORKLOADS, row["workload"]) | _shown(
                 "mechanism", MECHANISMS, row["mechanism"]
             )
+        machine = hardware.get(row["hardware"], {})
         values = {**row, "sweep": sweep.id, "kind": sweep.kind, "trial": row["position"], "reused": bool(row["reused"])}
+        values |= _unread(row, machine)
         yield {
             **{name: values[name] for name in LEADING},
             **configs[text],
             **_prefixed("metrics", row["metrics"] or {}),
             **_prefixed("series", row["series"] or {}),
-            **hardware.get(row["hardware"], {}),
+            **machine,
             **{name: values[name] for name in TRAILING},
         }
+
+
+def _unread(row: dict[str, Any], machine: dict[str, Any]) -> dict[str, str | None]:
+    """Why a result has no energy or device memory; nothing where it has, or where there is no result."""
+    if row["metrics"] is None:
+        return {"energy_reason": None, "device_memory_reason": None}
+    energy = memory = None
+    if row["energy_joules"] is None:
+        energy = row["energy_reason"] or machine.get("hw.energy_reason", "not recorded by the slotsweep that ran it")
+    if row["device_memory_bytes"] is None:
+        device = machine.get("hw.device", row["device"])
+        memory = "main memory is all there is" if device == "cpu" else f"torch keeps no peak on {device}"
+    return {"energy_reason": energy, "device_memory_reason": memory}
 
 
 def _shown(prefix: str, registry: Registry[Any], tree: dict[str, Any]) -> dict[str, Any]:

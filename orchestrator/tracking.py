@@ -26,7 +26,8 @@ SWEEP_STATUS: dict[str, RunStatus] = {
     SweepState.QUEUED: "SCHEDULED",
     SweepState.PAUSED: "SCHEDULED",
 }
-COSTS = ("wall_seconds", "cpu_seconds", "peak_memory_bytes")
+COSTS = ("wall_seconds", "cpu_seconds", "peak_memory_bytes", "device_memory_bytes", "energy_joules")
+REASONS = ("energy_reason", "device_memory_reason")
 REPORT_FILES = ("*.html", "*.png", "*.svg", "*.pdf", "*.csv", "*.md", "*.tex")
 
 
@@ -141,6 +142,7 @@ def trial_run(sweep: SweepRow, row: dict[str, Any]) -> TrialRun:
             "slotsweep.state": row["state"],
             "slotsweep.worker": row["worker"],
             **({"slotsweep.reason": row["reason"]} if row["reason"] else {}),
+            **{f"slotsweep.{name}": row[name] for name in REASONS if row[name] is not None},
             **sections["hw"],
         },
     )

@@ -124,6 +124,20 @@ class StoreContract:
         store.accept(lease.attempt, WORKER, [result(bare), replace(result(rich), series=given)])
         assert [row["series"] for row in store.trial_rows(submitted.sweep)] == [None, given]
 
+    def test_a_result_keeps_what_it_cost_and_the_size_of_its_batch(self, store: Store) -> None:
+        """Energy and the memory of a device where there are any; nothing, not 0, where there are none."""
+        with_worker(store)
+        submitted = store.submit(new_sweep(), asked(1, 3))
+        *pair, alone = trials_of(store, submitted.sweep)
+        measured = replace(result(0), energy_joules=1.5, device_memory_bytes=4096)
+        for trials, told in ((pair, measured), ([alone], replace(result(0), energy_reason="too short"))):
+            lease = store.claim(submitted.sweep, trials, WORKER, 60)
+            assert lease is not None
+            store.accept(lease.attempt, WORKER, [replace(told, trial=trial) for trial in trials])
+        names = ("energy_joules", "energy_reason", "device_memory_bytes", "batch")
+        kept = [tuple(row[name] for name in names) for row in store.trial_rows(submitted.sweep)]
+        assert kept == [(1.5, None, 4096, 2), (1.5, None, 4096, 2), (None, "too short", None, 1)]
+
     def test_a_finished_generation_is_reused_though_a_newer_one_waits(self, store: Store) -> None:
         """Asking for a new computation takes nothing from those who are content with the old one."""
         with_worker(store)

@@ -43,12 +43,20 @@ class Executing(StorePart):
         return identity
 
     def register_worker(
-        self, worker: str, hardware: str, record: dict[str, Any], *, executor: str, device: str, pid: int
+        self,
+        worker: str,
+        hardware: str,
+        record: dict[str, Any],
+        *,
+        executor: str,
+        device: str,
+        pid: int,
+        agreement: dict[str, Any] | None = None,
     ) -> None:
-        """Note a worker and the machine it runs on."""
+        """Note a worker, the machine it runs on, and what its agreement probe found."""
         now = time.time()
         row = {"id": worker, "hardware": hardware, "executor": executor, "device": device, "pid": pid}
-        row |= {"state": "ready", "started": now, "last_seen": now}
+        row |= {"state": "ready", "started": now, "last_seen": now, "agreement": agreement}
         with self.engine.begin() as connection:
             connection.execute(
                 insert_new(connection, schema.hardware), [{"id": hardware, "record": record, "first_seen": now}]
@@ -56,7 +64,7 @@ class Executing(StorePart):
             connection.execute(insert_new(connection, schema.workers), [row])
 
     def set_worker_state(self, worker: str, state: str) -> None:
-        """Note that a worker is ready, lost, quarantined or stopped."""
+        """Note that a worker is ready, refused, lost, quarantined or stopped."""
         with self.engine.begin() as connection:
             connection.execute(
                 update(schema.workers).where(schema.workers.c.id == worker).values(state=state, last_seen=time.time())
@@ -231,6 +239,9 @@ def _store_results(connection: Connection, attempt: int, worker: str, done: list
                 "cpu_seconds": result.cpu_seconds,
                 "peak_memory_bytes": result.peak_memory_bytes,
                 "series": result.series or None,
+                "energy_joules": result.energy_joules,
+                "energy_reason": result.energy_reason,
+                "device_memory_bytes": result.device_memory_bytes,
             }
             for result in done
         ],

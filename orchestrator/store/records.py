@@ -78,7 +78,12 @@ class Lease:
 
 @dataclass(frozen=True)
 class TrialResult:
-    """What a worker reports of one trial: metrics (and series of numbers), or one reason and a message."""
+    """What a worker reports of one trial: metrics (and series of numbers), or one reason and a message.
+
+    energy_joules        of the processor or GPU while the trial ran; None where it cannot be read, see energy_reason
+    energy_reason        why this trial has none though its worker has a counter
+    device_memory_bytes  most memory taken on an accelerator; None on a CPU and where it cannot be read
+    """
 
     trial: int
     metrics: dict[str, float] | None
@@ -90,6 +95,9 @@ class TrialResult:
     cpu_seconds: float | None
     peak_memory_bytes: int | None
     series: dict[str, list[float]] = field(default_factory=dict)
+    energy_joules: float | None = None
+    energy_reason: str | None = None
+    device_memory_bytes: int | None = None
 
 
 @dataclass(frozen=True)

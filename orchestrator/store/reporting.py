@@ -61,11 +61,16 @@ class Reporting(StorePart):
                 schema.results.c.wall_seconds,
                 schema.results.c.cpu_seconds,
                 schema.results.c.peak_memory_bytes,
+                schema.results.c.device_memory_bytes,
+                schema.results.c.energy_joules,
+                schema.results.c.energy_reason,
+                schema.attempts.c.trials.label("batch"),
                 schema.workers.c.hardware,
             )
             .join(schema.trials, schema.trials.c.id == links.c.trial)
             .join(schema.cells, schema.cells.c.id == schema.trials.c.cell)
             .outerjoin(schema.results, schema.results.c.trial == schema.trials.c.id)
+            .outerjoin(schema.attempts, schema.attempts.c.id == schema.results.c.attempt)
             .outerjoin(schema.workers, schema.workers.c.id == schema.results.c.worker)
             .where(links.c.sweep == sweep)
             .order_by(links.c.position)

@@ -157,6 +157,7 @@ workers = Table(
     Column("state", String(16), nullable=False),
     Column("started", Float, nullable=False),
     Column("last_seen", Float, nullable=False),
+    Column("agreement", JSON(none_as_null=True)),
 )
 
 orchestrators = Table(
@@ -211,6 +212,9 @@ results = Table(
     Column("cpu_seconds", Float),
     Column("peak_memory_bytes", BigInteger),
     Column("series", JSON(none_as_null=True)),
+    Column("energy_joules", Float),
+    Column("energy_reason", Text),
+    Column("device_memory_bytes", BigInteger),
 )
 
 tracker_leases = Table(
