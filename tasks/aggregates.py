@@ -18,17 +18,24 @@ def interquartile_mean(values: Floats) -> Floats:
     return mean
 
 
-def interquartile_interval(values: Floats, rng: np.random.Generator, resamples: int = RESAMPLES) -> Interval:
+def interquartile_interval(
+    values: Floats,
+    rng: np.random.Generator,
+    *,
+    bounds: tuple[float, float] = (-np.inf, np.inf),
+    resamples: int = RESAMPLES,
+) -> Interval:
     """Interquartile mean of `values` [n seeds, C cells] with its 95% interval (Agarwal et al. 2021).
 
     A bootstrap stratified by cell: each resample has n values of every cell. Cells share seeds, and a seed may be hard
     for all of them, so it is drawn for all of them at once; drawn cell by cell, as where runs have nothing in common,
-    intervals of such cells would be far too narrow. Raises ValueError for values that are missing or not finite.
+    intervals of such cells would be far too narrow. The interval is cut at `bounds`, what a value can be. Raises
+    ValueError for values that are missing or not finite.
     """
     n, cells = values.shape
     if not values.size or not np.isfinite(values).all():
         raise ValueError(f"an interquartile mean needs a finite value for every seed and cell; got {values!r}")
     resampled = values[rng.integers(n, size=(resamples, n))].reshape(resamples, -1)
     bootstrap = Bootstrap(float(interquartile_mean(values.ravel())), interquartile_mean(resampled), n)
-    interval = bootstrap.interval()
+    interval = bootstrap.interval(bounds)
     return replace(interval, method=f"interquartile mean of {cells} cells, {interval.method}")

@@ -4,23 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import combinations, groupby
 from typing import Literal
 
 import numpy as np
 
+from models.config import canonical_json
+from tasks.aggregates import interquartile_interval
+from tasks.bootstrap import bca_interval
 from tasks.cells import Row
+from tasks.comparisons import Comparison, compare_all
 from tasks.kind import Kind, KindConfig, kind
 from tasks.labels import SHARE, NamedCell, named_cells
-from tasks.statistics import equivalence
+from tasks.seeds import generator
+from tasks.statistics import deviation
 from tasks.summary import Grid, Section, Summary, Value
 
 MARGIN = 0.01
 """Recalls that differ by less are called equal, where an equivalence test shows it."""
 
+MOST_PAIRED = 8
+"""Cells of a workload up to which all are compared with each other."""
+
+DIFFERENCES = (
+    "mechanism",
+    "less",
+    "difference",
+    "effect",
+    "superior",
+    "p, Holm",
+    "p, Benjamini-Hochberg",
+    "p of inequality",
+    "detectable",
+    "verdict",
+)
+
 
 class SeedStudyConfig(KindConfig):
-    """A few settings over many seeds: means, spread, and differences paired by seed with a test of equality."""
+    """A few settings over many seeds: means, spread, and differences paired by seed with tests and effect sizes."""
 
     name: Literal["seed_study"] = "seed_study"
 
@@ -36,7 +57,7 @@ kind: seed_study           # means and spread over seeds, and differences betwee
 # What makes the streams. `slotsweep list workloads` shows all workloads and their fields.
 workload: {name: associative_recall, items: 64, repeats: 4, classes: 16, dim: 32, noise: 0.3}
 
-# The first mechanism is the one that the others are compared with. Each sees the same streams, seed by seed.
+# All see the same streams, seed by seed. Up to 8 are all compared with each other, more with the first.
 mechanisms:
   - {name: dp_cache, similarity: 0.6}
   - {name: item_lru, budget: 64}
@@ -52,51 +73,95 @@ episodes: 100              # streams a trial averages over
         from tasks.frontier import summarise
 
         cells = named_cells(rows)
-        sections = [
-            section
-            for number, (title, members) in enumerate(groupby(cells, key=lambda cell: cell.workload), start=1)
-            for section in _sections(number, title, list(members))
-        ]
-        return replace(summarise(rows), sections=tuple(sections))
+        sections: list[Section] = []
+        for number, (title, members) in enumerate(groupby(cells, key=lambda cell: cell.workload), start=1):
+            group = list(members)
+            sections += [_seeds(number, title, group), *_differences(number, title, group)]
+        return replace(summarise(rows), sections=(*sections, *_over_workloads(cells)))
 
 
-def _sections(number: int, title: str, cells: Sequence[NamedCell]) -> Iterator[Section]:
-    spread = Grid(("mechanism", "recall", "sd", "least", "most", "slots", "n"), tuple(map(_spread, cells)))
-    text = "Mean recall over seeds with its 95% interval; sd, least and most are those of single seeds."
-    yield Section(f"seeds-{number}", f"Seeds: {title}", (text,), spread)
-    if len(cells) > 1 and cells[0].values("recall"):
-        first = cells[0]
-        text = (
-            f"Recall less that of {first.label}, paired by seed. Two recalls are equal where two one-sided t-tests at "
-            f"5% show that they differ by less than {MARGIN}; they differ where the 95% interval of the difference "
-            "leaves out 0; otherwise these seeds cannot tell."
-        )
-        table = Grid(
-            ("mechanism", "difference", "p of inequality", "verdict"),
-            tuple(_compared(cell, first) for cell in cells[1:]),
-        )
-        yield Section(f"differences-{number}", f"Differences: {title}", (text,), table)
+def _seeds(number: int, title: str, cells: Sequence[NamedCell]) -> Section:
+    """How the recall of each cell is distributed over seeds."""
+    text = (
+        "Mean recall over seeds with its 95% interval, by Student's t and by a bootstrap that allows for skew; sd, "
+        "least, median and most are those of single seeds."
+    )
+    columns = ("mechanism", "recall", "recall, bootstrap", "sd", "least", "median", "most", "slots", "n")
+    return Section(f"seeds-{number}", f"Seeds: {title}", (text,), Grid(columns, tuple(map(_distribution, cells))))
 
 
-def _spread(cell: NamedCell) -> tuple[Value, ...]:
+def _distribution(cell: NamedCell) -> tuple[Value, ...]:
     values = np.array(list(cell.values("recall").values()))
     if not len(values):
-        return cell.label, None, None, None, None, None, 0
-    sd = float(values.std(ddof=1)) if len(values) > 1 else None
-    ends = float(values.min()), float(values.max())
-    return cell.label, cell.mean("recall", SHARE), sd, *ends, cell.mean("slots"), len(values)
+        return cell.label, None, None, None, None, None, None, None, 0
+    sd = deviation(values) if len(values) > 1 else None
+    ends = float(values.min()), float(np.median(values)), float(values.max())
+    resampled = bca_interval(values, generator(0, "bootstrap"), bounds=SHARE)
+    return cell.label, cell.mean("recall", SHARE), resampled, sd, *ends, cell.mean("slots"), len(values)
 
 
-def _compared(cell: NamedCell, first: NamedCell) -> tuple[Value, ...]:
-    ours, theirs = cell.values("recall"), first.values("recall")
-    if not ours.keys() & theirs.keys():
-        return cell.label, None, None, "no common seed"
-    tested = equivalence(ours, theirs, MARGIN)
-    low, high = tested.difference.low, tested.difference.high
-    verdict = "undefined: one seed"
-    if low is not None and high is not None:
-        apart = low > 0 or high < 0
-        verdict = "differ" if apart and not tested.equal else "undecided"
-        if tested.equal:
-            verdict = "equal" if not apart else f"differ by less than {MARGIN}"
-    return cell.label, tested.difference, tested.p, verdict
+def _differences(number: int, title: str, cells: Sequence[NamedCell]) -> Iterator[Section]:
+    """Every cell with every one before it, or, where that would be very many, with the first."""
+    samples = {cell.label: cell.values("recall") for cell in cells}
+    befores = list(samples) if len(samples) <= MOST_PAIRED else list(samples)[:1]
+    pairs = [(cell, before) for before, cell in combinations(samples, 2) if before in befores]
+    if not any(samples.values()) or not pairs:
+        return
+    compared = compare_all(samples, pairs, MARGIN)
+    text = (
+        "Recall of the first mechanism of a row less that of the second, paired by seed. Effect: the difference in "
+        "standard deviations of the differences of single seeds (Hedges' g). Superior: the share of seeds in which the "
+        "first is above, ties counted half. Intervals hold for each row by itself.",
+        f"p-values are adjusted for the {len(compared)} comparisons: of no difference (paired t-test) by Holm's method "
+        f"and by Benjamini and Hochberg's, of a difference of {MARGIN:g} or more (two one-sided t-tests) by Holm's. "
+        "Verdicts go by Holm's, at 5%: two recalls differ, or are equal to within that margin, or both, or these seeds "
+        "cannot tell.",
+        *_power(compared),
+    )
+    done = {(one.a, one.b): _row(one) for one in compared}
+    missing: tuple[Value, ...] = (None, None, None, None, None, None, None, "no common seed")
+    rows = tuple(done.get(pair, (*pair, *missing)) for pair in pairs)
+    yield Section(f"differences-{number}", f"Differences: {title}", text, Grid(DIFFERENCES, rows))
+
+
+def _row(one: Comparison) -> tuple[Value, ...]:
+    numbers = one.effect, one.superiority, one.holm, one.discovery, one.equal, one.detectable
+    return one.a, one.b, one.difference, *numbers, one.verdict
+
+
+def _power(compared: Sequence[Comparison]) -> Iterator[str]:
+    """What so many seeds could have shown."""
+    visible = [one.detectable for one in compared if one.detectable is not None]
+    if not visible:
+        return
+    counts = sorted({one.difference.n for one in compared if one.detectable is not None})
+    seeds = f"{counts[0]} seeds" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
+    least, most = f"{min(visible):.2g}", f"{max(visible):.2g}"
+    size = most if least == most else f"{least} to {most}, depending on the pair,"
+    yield f"With {seeds} you can see a difference of {size} in 80% of studies, by one test at 5% that is not adjusted."
+
+
+def _over_workloads(cells: Sequence[NamedCell]) -> Iterator[Section]:
+    """The mechanisms that were run on every workload, over all of them."""
+    workloads = list(dict.fromkeys(cell.workload for cell in cells))
+    if len(workloads) < 2:
+        return
+    by_mechanism: dict[str, list[NamedCell]] = {}
+    for cell in cells:
+        by_mechanism.setdefault(canonical_json(cell.cell.mechanism), []).append(cell)
+    rows = tuple(_aggregate(group) for group in by_mechanism.values() if len(group) == len(workloads))
+    text = (
+        "Interquartile mean of recall over workloads and seeds: the middle half of all values, which neither easy nor "
+        "hopeless workloads decide. Seeds that every workload has count, and are resampled whole."
+    )
+    yield Section(
+        "all-workloads", f"Over {len(workloads)} workloads", (text,), Grid(("mechanism", "recall", "workloads"), rows)
+    )
+
+
+def _aggregate(cells: Sequence[NamedCell]) -> tuple[Value, ...]:
+    samples = [cell.values("recall") for cell in cells]
+    seeds = sorted(set.intersection(*(set(sample) for sample in samples)))
+    values = np.array([[sample[seed] for sample in samples] for seed in seeds])
+    found = interquartile_interval(values, generator(0, "bootstrap"), bounds=SHARE) if seeds else None
+    return cells[0].label, found, len(cells)

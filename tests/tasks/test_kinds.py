@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from models.mechanism import MECHANISMS
+from tasks.comparisons import detectable_difference
 from tasks.evaluate import Outcome
 from tasks.fitting import fit_all
 from tasks.kind import KINDS
@@ -70,31 +72,101 @@ def test_every_kind_has_a_summary_of_nothing(kind: str) -> None:
     assert "there are no trials" in summary.warnings
 
 
-def test_a_seed_study_tells_spread_and_paired_differences() -> None:
-    mechanisms = [
-        {"name": "full_attention"},
-        {"name": "knn", "k": 1000},
-        {"name": "recency", "budget": 6},
-    ]
-    rows = rows_of("seed_study", [RECALL], mechanisms, seeds=8, episodes=20)
+def study(trees: list[dict[str, Any]], mechanisms: list[dict[str, Any]], seeds: int, episodes: int = 20) -> Summary:
+    return KINDS.implementation("seed_study").summarise(rows_of("seed_study", trees, mechanisms, seeds, episodes))
+
+
+COMPARED = [{"name": "full_attention"}, {"name": "knn", "k": 1000}, {"name": "recency", "budget": 6}]
+
+
+def test_scenario_27_a_seed_study_tells_how_recall_is_distributed() -> None:
+    rows = rows_of("seed_study", [RECALL], COMPARED, seeds=8, episodes=20)
     summary = KINDS.implementation("seed_study").summarise(rows)
     assert len(summary.panels) == 1
-    spread, differences = section(summary, "seeds-1"), section(summary, "differences-1")
+    spread = section(summary, "seeds-1")
     recalls = [r["metrics.recall"] for r in rows if r["mechanism.name"] == "recency"]
     (recency,) = [label for label in column(spread, "recall") if label.startswith("recency")]
-    assert column(spread, "recall")[recency].mean == pytest.approx(np.mean(recalls))
+    mean, resampled = column(spread, "recall")[recency], column(spread, "recall, bootstrap")[recency]
+    assert (mean.mean, mean.n, mean.method) == (pytest.approx(np.mean(recalls)), 8, "Student t over 8 seeds")
+    assert mean.low < np.mean(recalls) < mean.high
+    assert resampled.method.startswith("BCa bootstrap over 8 seeds")
+    assert 0.0 <= resampled.low < resampled.mean == mean.mean < resampled.high <= 1.0
     assert column(spread, "sd")[recency] == pytest.approx(np.std(recalls, ddof=1))
     assert (column(spread, "least")[recency], column(spread, "most")[recency]) == (min(recalls), max(recalls))
-    verdicts = column(differences, "verdict")
-    assert [verdicts[label] for label in verdicts if label.startswith("knn")] == ["equal"]
-    assert verdicts[recency] == "differ"
+    assert column(spread, "median")[recency] == np.median(recalls)
 
 
-def test_one_seed_is_undefined_rather_than_equal() -> None:
-    rows = rows_of("seed_study", [RECALL], [{"name": "full_attention"}, {"name": "recency", "budget": 6}], 1, 5)
-    summary = KINDS.implementation("seed_study").summarise(rows)
+def test_a_seed_study_compares_every_pair_by_seed() -> None:
+    rows = rows_of("seed_study", [RECALL], COMPARED, seeds=8, episodes=20)
+    differences = section(KINDS.implementation("seed_study").summarise(rows), "differences-1")
+    assert differences.table is not None
+    table = {
+        (line[0].split()[0], line[1].split()[0]): dict(zip(differences.table.columns, line, strict=True))
+        for line in differences.table.rows
+        if isinstance(line[0], str) and isinstance(line[1], str)
+    }
+    assert list(table) == [("knn", "full_attention"), ("recency", "full_attention"), ("recency", "knn")]
+    assert [line["verdict"] for line in table.values()] == ["equal", "differ", "differ"]
+    recall = {
+        name: np.array([r["metrics.recall"] for r in rows if r["mechanism.name"] == name])
+        for name in ("recency", "full_attention")
+    }
+    apart = recall["recency"] - recall["full_attention"]
+    line = table["recency", "full_attention"]
+    theirs = stats.ttest_1samp(apart, 0.0)
+    assert line["difference"].mean == pytest.approx(apart.mean())
+    assert line["difference"].low == pytest.approx(theirs.confidence_interval(0.95).low)
+    assert line["effect"].mean < -2
+    assert line["superior"].mean == 0.0
+    # Two equal p-values and one of 1, for a mechanism that is full attention by another name.
+    assert line["p, Holm"] == pytest.approx(3 * theirs.pvalue)
+    assert line["p, Benjamini-Hochberg"] == pytest.approx(1.5 * theirs.pvalue)
+    assert table["knn", "full_attention"]["p, Holm"] == 1.0
+    assert table["knn", "full_attention"]["effect"] is None
+    power = differences.text[-1]
+    visible = detectable_difference(apart)
+    assert line["detectable"] == pytest.approx(visible)
+    assert power.startswith(f"With 8 seeds you can see a difference of {visible:.2g} in 80% of studies")
+
+
+def test_many_cells_are_compared_with_the_first_alone() -> None:
+    mechanisms = [{"name": "recency", "budget": budget} for budget in range(2, 11)]
+    differences = section(study([RECALL], mechanisms, seeds=3, episodes=2), "differences-1")
+    assert differences.table is not None
+    assert [line[1] for line in differences.table.rows] == ["recency budget 2"] * 8
+
+
+def test_a_seed_study_of_several_workloads_aggregates_over_them() -> None:
+    trees = [RECALL, {**RECALL, "noise": 0.5}, {**RECALL, "items": 6}]
+    rows = rows_of("seed_study", trees, COMPARED, seeds=6, episodes=10)
+    part = section(KINDS.implementation("seed_study").summarise(rows), "all-workloads")
+    (recency,) = [label for label in column(part, "recall") if label.startswith("recency")]
+    values = [r["metrics.recall"] for r in rows if r["mechanism.name"] == "recency"]
+    found = column(part, "recall")[recency]
+    assert len(values) == 18
+    assert found.mean == pytest.approx(stats.trim_mean(values, 0.25))
+    assert found.low < found.mean < found.high
+    assert found.n == 6
+    assert "interquartile mean of 3 cells" in found.method
+    assert column(part, "workloads")[recency] == 3
+
+
+def test_scenario_27_one_seed_is_undefined_rather_than_equal() -> None:
+    summary = study([RECALL], [{"name": "full_attention"}, {"name": "recency", "budget": 6}], seeds=1, episodes=5)
     assert set(column(section(summary, "differences-1"), "verdict").values()) == {"undefined: one seed"}
+    assert len(section(summary, "differences-1").text) == 2
     assert set(column(section(summary, "seeds-1"), "sd").values()) == {None}
+    for heading in ("recall", "recall, bootstrap"):
+        assert {one.low for one in column(section(summary, "seeds-1"), heading).values()} == {None}
+
+
+def test_mechanisms_without_a_common_seed_are_listed_as_such() -> None:
+    rows = rows_of("seed_study", [RECALL], COMPARED, seeds=2, episodes=3)
+    for r in rows:
+        if (r["mechanism.name"] == "knn") == (r["seed"] == 0):
+            r["state"] = "failed"
+    verdicts = column(section(KINDS.implementation("seed_study").summarise(rows), "differences-1"), "verdict")
+    assert [verdict for label, verdict in verdicts.items() if label.startswith("knn")] == ["no common seed"]
 
 
 def test_an_adaptive_sweep_counts_slots_both_ways_and_draws_its_phases() -> None:
