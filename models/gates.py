@@ -92,28 +92,15 @@ class Gate(TrainedMechanism[G], TokenMemory[G]):
 
         learned = learn(config, seeds, streams, init, start, loss)
         for seed, fitted in zip(seeds, learned, strict=True):
-            fitted.metrics.update(cls.measures(config, fitted.parameters, seed, streams))
+            fitted.metrics.update(
+                plateau(read_examples([seed], streams, config.steps * config.streams, PLATEAU_STREAMS))
+            )
         return learned
 
     @classmethod
     @abstractmethod
     def loss(cls, config: G, examples: Examples, logits: Tensor, draws: Draws) -> Tensors:
         """`loss` [S], and what it is made of, of gates with `logits` [S, B, L]."""
-
-    @classmethod
-    def measures(cls, config: G, parameters: Parameters, seed: int, streams: Streams) -> dict[str, float]:
-        """The plateau on streams that were not trained on: any novelty threshold inside it tells items apart.
-
-        plateau_low: largest novelty of a repeat; plateau_high: smallest of an item's first occurrence
-        """
-        examples = read_examples([seed], streams, config.steps * config.streams, PLATEAU_STREAMS)
-        novelties, items = (tensor.cpu().numpy()[0] for tensor in (novelty(examples.keys), examples.items))
-        first = np.zeros(items.shape, dtype=bool)
-        for row, mark in zip(items, first, strict=True):
-            mark[np.unique(row, return_index=True)[1]] = True
-        if first.all():
-            return {}
-        return {"plateau_low": float(novelties[~first].max()), "plateau_high": float(novelties[first].min())}
 
     # --- reading ---
 
@@ -184,3 +171,17 @@ def task_loss(config: MaskConfig, examples: Examples, logits: Tensor, draws: Dra
     task = read_loss(examples, kept, config.temperature)
     penalty = (kept.sum(2) / max(config.budget, 1) - 1.0).square().mean(1)
     return {"loss": task + config.penalty * penalty, "task": task, "penalty": penalty}
+
+
+def plateau(examples: Examples) -> dict[str, float]:
+    """Between which novelties any threshold tells new items from repeats; empty where nothing repeats.
+
+    plateau_low: largest novelty of a repeat; plateau_high: smallest of an item's first occurrence
+    """
+    novelties, items = (tensor.flatten(0, 1).cpu().numpy() for tensor in (novelty(examples.keys), examples.items))
+    first = np.zeros(items.shape, dtype=bool)
+    for row, mark in zip(items, first, strict=True):
+        mark[np.unique(row, return_index=True)[1]] = True
+    if first.all():
+        return {}
+    return {"plateau_low": float(novelties[~first].max()), "plateau_high": float(novelties[first].min())}
