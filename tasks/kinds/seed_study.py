@@ -17,7 +17,7 @@ from tasks.comparisons import Comparison, compare_all
 from tasks.kind import Kind, KindConfig, kind
 from tasks.labels import SHARE, NamedCell, named_cells
 from tasks.seeds import generator
-from tasks.statistics import deviation
+from tasks.statistics import deviation, mean_interval
 from tasks.summary import Grid, Section, Summary, Value
 
 MARGIN = 0.01
@@ -96,8 +96,12 @@ def _distribution(cell: NamedCell) -> tuple[Value, ...]:
         return cell.label, None, None, None, None, None, None, None, 0
     sd = deviation(values) if len(values) > 1 else None
     ends = float(values.min()), float(np.median(values)), float(values.max())
-    resampled = bca_interval(values, generator(0, "bootstrap"), bounds=SHARE)
-    return cell.label, cell.mean("recall", SHARE), resampled, sd, *ends, cell.mean("slots"), len(values)
+    # A share is the mean of a trial's episodes, which are independent; a single one is a recording with many queries.
+    least = min(int(row["episodes"]) for row in cell.done.values())
+    outcomes = least if least > 1 else None
+    mean = mean_interval(values, bounds=SHARE, outcomes=outcomes)
+    resampled = bca_interval(values, generator(0, "bootstrap"), bounds=SHARE, outcomes=outcomes)
+    return cell.label, mean, resampled, sd, *ends, cell.mean("slots"), len(values)
 
 
 def _differences(number: int, title: str, cells: Sequence[NamedCell]) -> Iterator[Section]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -88,6 +90,26 @@ def test_bootstrap_value_is_the_statistic_of_the_means() -> None:
     assert interval.high is not None
     assert interval.low < interval.mean < interval.high
     assert interval.method == "Student t with bootstrap error over 10 paired seeds, 1000 resamples"
+
+
+@pytest.mark.parametrize("seeds", [5, 20])
+def test_intervals_of_areas_and_of_their_differences_cover_95_percent(
+    seeds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasks.bootstrap.RESAMPLES", 250)
+    rng = np.random.default_rng(6)
+    better, worse = np.array([0.5, 0.7, 0.9]), np.array([0.4, 0.65, 0.85])
+    area = partial(area_under_curve, low=1.0, high=8.0)
+    sizes = 2.0 ** np.arange(3)
+    truth, apart = float(area(sizes, better)), float(area(sizes, better) - area(sizes, worse))
+    inside = []
+    for _ in range(2000):
+        hardness = rng.normal(0, 0.02, (seeds, 1))
+        curves = [curve(means + hardness + rng.normal(0, 0.01, (seeds, 3))) for means in (better, worse)]
+        first, second = paired_bootstrap(curves, area, rng)
+        intervals = first.interval(), first.minus(second).interval()
+        inside.append([i.low <= true <= i.high for i, true in zip(intervals, (truth, apart), strict=True)])  # type: ignore[operator]
+    assert (np.abs(np.mean(inside, axis=0) - 0.95) <= 0.02).all()
 
 
 def test_bootstrap_resamples_the_same_seeds_for_all_curves() -> None:
