@@ -378,8 +378,11 @@ def _results(report: BatchReport) -> list[TrialResult]:
             finished=trial.finished,
             wall_seconds=trial.wall_seconds,
             cpu_seconds=trial.cpu_seconds,
-            peak_memory_bytes=report.peak_memory_bytes,
+            peak_memory_bytes=trial.peak_memory_bytes,
             series=trial.outcome.series,
+            energy_joules=trial.energy_joules,
+            energy_reason=trial.energy_reason,
+            device_memory_bytes=trial.device_memory_bytes,
         )
         for trial in report.trials
     ]

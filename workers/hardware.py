@@ -1,4 +1,4 @@
-"""What a trial ran on, and what it cost: the hardware record of a process, and a meter of time and memory."""
+"""What trials run on: the hardware record of a process."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import json
 import platform
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
+from workers.energy import energy_counter
+from workers.facts import UnknownFactError, ask
 from workers.threads import threads_in_use, usable_cpus
 
 Value = str | int | bool | None
@@ -25,30 +26,26 @@ COMMAND_SECONDS = 1.0
 MACHINE_FIELDS = ("cpu_model", "cores", "cpus", "threads", "ram_bytes", "os", "gpu", "gpu_driver", "device")
 """The fields that name the machine and how much of it is used, as opposed to the software on it."""
 
-RAPL_COUNTER = Path("/sys/class/powercap/intel-rapl:0/energy_uj")
-
 CHECKOUT = Path(__file__).resolve().parent.parent
-
-
-class UnknownFactError(Exception):
-    """A fact that cannot be read here; the text is the reason that is recorded beside it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
     """The machine and the software of one process. None means unknown, and `reasons` says why.
 
-    cpu_model   the maker's name
-    cores       physical cores of the machine
-    cpus        logical CPUs this process may run on
-    threads     threads a numeric library may use in this process
-    ram_bytes   main memory of the machine
-    gpu         names of the GPUs, or "none"
-    gpu_driver  its version, or "none"
-    device      device class this process computes on: cpu, cuda or mps
-    energy      the counter that energy can be read from
-    blas        library behind numpy's matrix products
-    git_commit  of slotsweep itself, with `git_dirty`: tracked files differ from it
+    cpu_model         the maker's name
+    cores             physical cores of the machine
+    cpus              logical CPUs this process may run on
+    threads           threads a numeric library may use in this process
+    ram_bytes         main memory of the machine
+    gpu               names of the GPUs, or "none"
+    gpu_driver        its version (of Metal on a Mac), or "none"
+    gpu_memory_bytes  memory of a GPU, the smallest if there are several
+    gpu_compute       CUDA compute capability such as "9.0", the lowest if there are several
+    device            device class this process computes on: cpu, cuda or mps
+    energy            the counter that energy is read from
+    blas              library behind numpy's matrix products
+    git_commit        of slotsweep itself, with `git_dirty`: tracked files differ from it
     """
 
     cpu_model: str | None
@@ -59,6 +56,8 @@ class Hardware:
     os: str
     gpu: str | None
     gpu_driver: str | None
+    gpu_memory_bytes: int | None
+    gpu_compute: str | None
     device: str
     energy: str | None
     python: str
@@ -108,7 +107,7 @@ def read_hardware(device: str = "cpu") -> Hardware:
     The slow facts (CPU model, GPU, git) are read once a process; threads and BLAS at each call.
     """
     facts = dict(_machine_facts())
-    facts["blas"] = _ask(_blas)
+    facts |= {"blas": ask(_blas), "energy": ask(lambda: energy_counter(device).name)}
     reasons = {name: str(value) for name, value in facts.items() if isinstance(value, UnknownFactError)}
     known: dict[str, Any] = {name: None if name in reasons else value for name, value in facts.items()}
     return Hardware(device=device, cpus=usable_cpus(), threads=threads_in_use(), reasons=reasons, **known)
@@ -120,24 +119,16 @@ def _machine_facts() -> Mapping[str, Value | UnknownFactError]:
 
     on_macos = sys.platform == "darwin"
     return {
-        "cpu_model": _ask(_macos_cpu if on_macos else _linux_cpu),
+        "cpu_model": ask(_macos_cpu if on_macos else _linux_cpu),
         "cores": psutil.cpu_count(logical=False) or UnknownFactError("the system does not tell its physical cores"),
         "ram_bytes": psutil.virtual_memory().total,
         "os": _operating_system(),
         **_graphics(_macos_gpu if on_macos else _nvidia_gpu),
-        "energy": _ask(_energy_counter),
         "python": platform.python_version(),
-        **{name: _ask(functools.partial(_version, name)) for name in ("numpy", "numba", "torch", "ray")},
-        "git_commit": _ask(lambda: _git("rev-parse", "HEAD")),
-        "git_dirty": _ask(lambda: bool(_git("status", "--porcelain", "--untracked-files=no"))),
+        **{name: ask(functools.partial(_version, name)) for name in ("numpy", "numba", "torch", "ray")},
+        "git_commit": ask(lambda: _git("rev-parse", "HEAD")),
+        "git_dirty": ask(lambda: bool(_git("status", "--porcelain", "--untracked-files=no"))),
     }
-
-
-def _ask(read: Callable[[], Value]) -> Value | UnknownFactError:
-    try:
-        return read()
-    except UnknownFactError as unknown:
-        return unknown
 
 
 def _output(*command: str) -> str:
@@ -200,19 +191,24 @@ def _macos_cpu() -> str:
     return _output("sysctl", "-n", "machdep.cpu.brand_string")
 
 
-def _graphics(read: Callable[[], tuple[str, str]]) -> dict[str, Value | UnknownFactError]:
+Graphics = dict[str, Value | UnknownFactError]
+"""The facts about GPUs by their fields."""
+
+NO_GPU: Graphics = {
+    **dict.fromkeys(("gpu", "gpu_driver"), "none"),
+    **dict.fromkeys(("gpu_memory_bytes", "gpu_compute"), UnknownFactError("there is no GPU")),
+}
+
+
+def _graphics(read: Callable[[], Graphics]) -> Graphics:
     try:
-        gpu, driver = read()
+        return read()
     except UnknownFactError as unknown:
-        return {"gpu": unknown, "gpu_driver": unknown}
-    return {"gpu": gpu, "gpu_driver": driver}
+        return dict.fromkeys(NO_GPU, unknown)
 
 
-NO_GPU = ("none", "none")
-
-
-def _nvidia_gpu() -> tuple[str, str]:
-    """Names and driver version of NVIDIA's GPUs, from the driver itself."""
+def _nvidia_gpu() -> Graphics:
+    """What NVIDIA's driver says of its GPUs."""
     import pynvml
 
     try:
@@ -223,19 +219,26 @@ def _nvidia_gpu() -> tuple[str, str]:
         raise UnknownFactError(f"NVIDIA's driver does not answer: {error}") from error
     try:
         handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
-        names = [pynvml.nvmlDeviceGetName(handle) for handle in handles]
-        return (count_names(names), pynvml.nvmlSystemGetDriverVersion()) if names else NO_GPU
+        if not handles:
+            return NO_GPU
+        major, minor = min(pynvml.nvmlDeviceGetCudaComputeCapability(handle) for handle in handles)
+        return {
+            "gpu": count_names([pynvml.nvmlDeviceGetName(handle) for handle in handles]),
+            "gpu_driver": pynvml.nvmlSystemGetDriverVersion(),
+            "gpu_memory_bytes": min(int(pynvml.nvmlDeviceGetMemoryInfo(handle).total) for handle in handles),
+            "gpu_compute": f"{major}.{minor}",
+        }
     except pynvml.NVMLError as error:
         raise UnknownFactError(f"NVIDIA's driver does not answer: {error}") from error
     finally:
         pynvml.nvmlShutdown()
 
 
-def _macos_gpu() -> tuple[str, str]:
+def _macos_gpu() -> Graphics:
     return parse_displays(_output("system_profiler", "SPDisplaysDataType", "-json"))
 
 
-def parse_displays(text: str) -> tuple[str, str]:
+def parse_displays(text: str) -> Graphics:
     """GPU names with their cores, and the Metal version, in the JSON of `system_profiler SPDisplaysDataType -json`."""
     adapters = json.loads(text)["SPDisplaysDataType"]
     if not adapters:
@@ -245,7 +248,12 @@ def parse_displays(text: str) -> tuple[str, str]:
         name, cores = adapter["sppci_model"], adapter.get("sppci_cores")
         names.append(f"{name} ({cores} cores)" if cores else name)
     metal = adapters[0].get("spdisplays_mtlgpufamilysupport", "spdisplays_metal_unknown")
-    return count_names(names), metal.removeprefix("spdisplays_")
+    return {
+        "gpu": count_names(names),
+        "gpu_driver": metal.removeprefix("spdisplays_"),
+        "gpu_memory_bytes": UnknownFactError("it shares the main memory"),
+        "gpu_compute": UnknownFactError("Metal has no compute capability"),
+    }
 
 
 def count_names(names: Sequence[str]) -> str:
@@ -254,16 +262,6 @@ def count_names(names: Sequence[str]) -> str:
     for name in names:
         counts[name] += 1
     return ", ".join(name if count == 1 else f"{count} x {name}" for name, count in counts.items())
-
-
-def _energy_counter() -> str:
-    try:
-        int(RAPL_COUNTER.read_text())
-    except FileNotFoundError as error:
-        raise UnknownFactError("not measurable here: the system shows no RAPL counter") from error
-    except (OSError, ValueError) as error:
-        raise UnknownFactError(f"not measurable here: the RAPL counter cannot be read ({error})") from error
-    return "rapl"
 
 
 def _blas() -> str:
@@ -279,52 +277,3 @@ def _blas() -> str:
     # Apple's Accelerate is part of the system and unknown to threadpoolctl: numpy's build knows what it was linked to.
     built: Mapping[str, Any] = numpy.show_config(mode="dicts") or {}
     return str(built["Build Dependencies"]["blas"]["name"])
-
-
-class ResourceMeter:
-    """Wall time, CPU time and peak memory of the code inside `with`.
-
-    wall_seconds        elapsed
-    cpu_seconds         user and system time of all threads of this process
-    peak_memory_bytes   largest resident memory of this process inside the block
-    peak_memory_reason  None, or why the peak is not the block's own: it then covers the process since it started
-
-    Meters do not nest and are not for several threads at once: the peak that the system keeps is the process's.
-    """
-
-    __slots__ = ("_cpu", "_wall", "cpu_seconds", "peak_memory_bytes", "peak_memory_reason", "wall_seconds")
-
-    def __enter__(self) -> Self:
-        self.peak_memory_reason = _reset_peak()
-        self._cpu = time.process_time()
-        self._wall = time.perf_counter()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.wall_seconds = time.perf_counter() - self._wall
-        self.cpu_seconds = time.process_time() - self._cpu
-        self.peak_memory_bytes = _peak_since_start() if self.peak_memory_reason else _peak_since_reset()
-
-
-def _reset_peak() -> str | None:
-    """Make the system forget the largest memory of this process; the reason why it cannot, or None."""
-    try:
-        with open("/proc/self/clear_refs", "wb", buffering=0) as file:
-            file.write(b"5")
-    except OSError:
-        return "since the process started: this system does not reset the peak"
-    return None
-
-
-def _peak_since_reset() -> int:
-    with open("/proc/self/status", "rb", buffering=0) as file:
-        status = file.read()
-    start = status.index(b"VmHWM:") + len(b"VmHWM:")
-    return int(status[start : status.index(b"kB", start)]) * 1024
-
-
-def _peak_since_start() -> int:
-    import resource
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

@@ -78,7 +78,7 @@ class SimulatedExecutor:
             failing = worker in self._bad or task.mechanisms[mechanism]["name"] in self._broken
             outcome = Outcome(None, "user_error", "bad") if failing else Outcome({"recall": 1.0})
             reports.append(TrialReport(trial, outcome, 1.0, 2.0, 0.1, 0.1))
-        return [Finished(worker, BatchReport(task.attempt, tuple(reports), None))]
+        return [Finished(worker, BatchReport(task.attempt, tuple(reports)))]
 
     def kill(self, worker: str) -> Lost:
         self.killed.append(worker)

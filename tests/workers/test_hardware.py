@@ -3,12 +3,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
+from types import SimpleNamespace
 
 import pytest
 
-from workers import hardware
-from workers.hardware import ResourceMeter, UnknownFactError, hardware_id, machine_id, read_hardware
+from workers import energy, hardware
+from workers.facts import UnknownFactError
+from workers.hardware import hardware_id, machine_id, read_hardware
 
 M3_PRO = json.dumps(
     {
@@ -30,13 +31,6 @@ GRAVITON = json.dumps(
 )
 
 
-def mebibytes(count: int) -> bytearray:
-    """Memory that is really there: every page is written."""
-    block = bytearray(count << 20)
-    block[::4096] = b"x" * len(block[::4096])
-    return block
-
-
 def test_every_unknown_fact_has_a_reason_and_every_known_one_a_value() -> None:
     record = read_hardware().flat()
     for name, value in record.items():
@@ -45,18 +39,6 @@ def test_every_unknown_fact_has_a_reason_and_every_known_one_a_value() -> None:
     assert record["ram_bytes"] > 100 << 20
     assert record["device"] == "cpu"
     assert record["cpu_model"]
-
-
-def test_energy_is_a_counter_or_unknown_with_the_reason_but_never_zero(tmp_path, monkeypatch) -> None:
-    counter = tmp_path / "energy_uj"
-    monkeypatch.setattr(hardware, "RAPL_COUNTER", counter)
-    with pytest.raises(UnknownFactError, match="not measurable here: the system shows no RAPL counter"):
-        hardware._energy_counter()
-    counter.write_text("not a number")
-    with pytest.raises(UnknownFactError, match="cannot be read"):
-        hardware._energy_counter()
-    counter.write_text("1234567\n")
-    assert hardware._energy_counter() == "rapl"
 
 
 def test_reading_is_quick_and_loads_no_numeric_library() -> None:
@@ -103,8 +85,76 @@ def test_ids_tell_records_and_machines_apart() -> None:
 
 
 def test_macos_names_its_gpu_and_metal_version() -> None:
-    assert hardware.parse_displays(M3_PRO) == ("Apple M3 Pro (18 cores)", "metal3")
-    assert hardware.parse_displays('{"SPDisplaysDataType": []}') == ("none", "none")
+    facts = hardware.parse_displays(M3_PRO)
+    assert (facts["gpu"], facts["gpu_driver"]) == ("Apple M3 Pro (18 cores)", "metal3")
+    assert str(facts["gpu_memory_bytes"]) == "it shares the main memory"
+    assert hardware.parse_displays('{"SPDisplaysDataType": []}') == hardware.NO_GPU
+
+
+@pytest.fixture
+def macos(monkeypatch):
+    """A MacBook, as far as a record sees."""
+    answers = {
+        ("sysctl", "-n"): "Apple M3 Pro\n",
+        ("system_profiler", "SPDisplaysDataType"): M3_PRO,
+        ("git", "-C"): "0123456789\n",
+    }
+
+    def answer(command, **_):
+        return subprocess.CompletedProcess(command, 0, stdout=answers[command[:2]])
+
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(subprocess, "run", answer)
+    monkeypatch.setattr(hardware.platform, "mac_ver", lambda: ("15.1", ("", "", ""), "arm64"))
+    monkeypatch.setattr(hardware.platform, "machine", lambda: "arm64")
+    for cached in (hardware._machine_facts, energy._counter):
+        cached.cache_clear()
+    yield
+    monkeypatch.undo()
+    for cached in (hardware._machine_facts, energy._counter):
+        cached.cache_clear()
+
+
+def test_the_whole_record_on_macos(macos) -> None:
+    record = read_hardware("mps").flat()
+    known = ("cpu_model", "os", "gpu", "gpu_driver", "device", "git_commit", "git_dirty")
+    assert [record[name] for name in known] == [
+        "Apple M3 Pro", "macOS 15.1 arm64", "Apple M3 Pro (18 cores)", "metal3", "mps", "0123456789", True,
+    ]  # fmt: skip
+    unknown = {name.removesuffix("_reason"): record[name] for name in record if name.endswith("_reason")}
+    assert unknown["gpu_memory_bytes"] == "it shares the main memory"
+    assert unknown["gpu_compute"] == "Metal has no compute capability"
+    assert unknown["energy"] == "not measurable here: macOS tells energy to root alone"
+    assert all(record[name] is None for name in unknown)
+
+
+def fake_nvml(monkeypatch, chips) -> None:
+    """An NVML with GPUs of these names, bytes and compute capabilities."""
+    import pynvml
+
+    for name, answer in {
+        "nvmlInit": lambda: None,
+        "nvmlShutdown": lambda: None,
+        "nvmlDeviceGetCount": lambda: len(chips),
+        "nvmlDeviceGetHandleByIndex": chips.__getitem__,
+        "nvmlDeviceGetName": lambda chip: chip[0],
+        "nvmlDeviceGetMemoryInfo": lambda chip: SimpleNamespace(total=chip[1]),
+        "nvmlDeviceGetCudaComputeCapability": lambda chip: chip[2],
+        "nvmlSystemGetDriverVersion": lambda: "570.86.15",
+    }.items():
+        monkeypatch.setattr(pynvml, name, answer)
+
+
+def test_nvidia_gpus_have_names_driver_memory_and_compute_capability(monkeypatch) -> None:
+    fake_nvml(monkeypatch, [("NVIDIA H200", 150 << 30, (9, 0)), ("Tesla T4", 15 << 30, (7, 5))])
+    assert hardware._nvidia_gpu() == {
+        "gpu": "NVIDIA H200, Tesla T4",
+        "gpu_driver": "570.86.15",
+        "gpu_memory_bytes": 15 << 30,
+        "gpu_compute": "7.5",
+    }
+    fake_nvml(monkeypatch, [])
+    assert hardware._nvidia_gpu() == hardware.NO_GPU
 
 
 def test_macos_cpu_comes_from_sysctl(monkeypatch) -> None:
@@ -129,46 +179,3 @@ def test_linux_cpu_models() -> None:
 
 def test_equal_gpus_are_counted() -> None:
     assert hardware.count_names(["H100", "H100", "A10"]) == "2 x H100, A10"
-
-
-def test_the_meter_sees_wall_and_cpu_time_apart() -> None:
-    with ResourceMeter() as sleeping:
-        time.sleep(0.1)
-    with ResourceMeter() as working:
-        until = time.process_time() + 0.1
-        while time.process_time() < until:
-            pass
-    assert sleeping.wall_seconds >= 0.1
-    assert sleeping.cpu_seconds < 0.05
-    assert working.cpu_seconds >= 0.1
-
-
-def test_the_peak_is_the_blocks_own_where_the_system_allows() -> None:
-    with ResourceMeter() as large:
-        mebibytes(64)
-    with ResourceMeter() as small:
-        pass
-    assert large.peak_memory_bytes > 64 << 20
-    if small.peak_memory_reason is None:
-        assert large.peak_memory_bytes - small.peak_memory_bytes > 48 << 20
-    else:
-        assert small.peak_memory_bytes >= large.peak_memory_bytes
-
-
-def test_a_peak_that_cannot_be_reset_says_so(monkeypatch) -> None:
-    monkeypatch.setattr(hardware, "_reset_peak", lambda: "since the process started: no reset here")
-    mebibytes(32)
-    with ResourceMeter() as meter:
-        pass
-    assert meter.peak_memory_reason == "since the process started: no reset here"
-    assert meter.peak_memory_bytes > 32 << 20
-
-
-def test_a_meter_costs_less_than_a_tenth_of_a_millisecond() -> None:
-    costs = []
-    for _ in range(50):
-        start = time.perf_counter()
-        with ResourceMeter():
-            pass
-        costs.append(time.perf_counter() - start)
-    assert min(costs) < 1e-4
