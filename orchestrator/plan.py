@@ -10,9 +10,11 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from models.config import MechanismConfig, canonical_json
+from models.devices.form import DEVICE_FORMS
 from models.mechanism import MECHANISMS
 from orchestrator.fingerprint import fingerprint, module_hashes
 from orchestrator.store.records import CellRow
+from tasks.devices import AskedDevice
 from tasks.kind import KINDS, Kind
 from tasks.workload import WORKLOADS, WorkloadConfig
 from workers.hardware import this_machine
@@ -48,19 +50,27 @@ class Plan:
         """Stream groups in plan order."""
         mechanisms = [(config, config.identity()) for config in self.spec.mechanism_configs()]
         return tuple(
-            self._group(workload, mechanisms, device)
-            for workload in self.spec.workloads()
-            for device in self.spec.devices
+            self._group(workload, mechanisms, device) for workload in self.spec.workloads() for device in self.devices
         )
 
+    @property
+    def devices(self) -> tuple[AskedDevice, ...]:
+        """What trials are made for. A time belongs to one device: `any` is the CPU where times are measured."""
+        if self.kind.measures_time and self.spec.device == "any":
+            return ("cpu",)
+        return self.spec.devices
+
     def _group(
-        self, workload: WorkloadConfig, mechanisms: Sequence[tuple[MechanismConfig, dict[str, object]]], device: str
+        self,
+        workload: WorkloadConfig,
+        mechanisms: Sequence[tuple[MechanismConfig, dict[str, object]]],
+        device: AskedDevice,
     ) -> StreamGroup:
         episodes = self.spec.episodes or WORKLOADS.implementation(workload.name).default_episodes
         shared: dict[str, object] = {"workload": workload.identity(), "episodes": episodes, "dtype": self.spec.dtype}
         shared |= {"device": device, "machine": this_machine() if self.kind.measures_time else None}
         cells = tuple(
-            cell_row(self.spec.kind, shared, identity, self._fingerprint(workload.name, config.name))
+            cell_row(self.spec.kind, shared, identity, self._fingerprint(workload.name, config.name, device))
             for config, identity in mechanisms
         )
         return StreamGroup(workload, episodes, cells)
@@ -70,8 +80,8 @@ class Plan:
         """The spec's job type."""
         return KINDS.implementation(self.spec.kind)
 
-    def _fingerprint(self, workload: str, mechanism: str) -> str:
-        return code_fingerprint(self.spec.kind, workload, mechanism)
+    def _fingerprint(self, workload: str, mechanism: str, device: AskedDevice) -> str:
+        return code_fingerprint(self.spec.kind, workload, mechanism, device)
 
     @property
     def cell_count(self) -> int:
@@ -85,8 +95,9 @@ class Plan:
 
     def code(self) -> dict[str, dict[str, str]]:
         """Hashes of the modules behind each fingerprint of the plan's cells, by fingerprint and module."""
-        pairs = {(cell.workload["name"], cell.mechanism["name"]) for group in self.groups for cell in group.cells}
-        return dict(_code(_modules(self.spec.kind, workload, mechanism)) for workload, mechanism in pairs)
+        cells = (cell for group in self.groups for cell in group.cells)
+        parts = {(cell.workload["name"], cell.mechanism["name"], cell.device) for cell in cells}
+        return dict(_code(_modules(self.spec.kind, *named)) for named in parts)
 
     def trials(self) -> Iterator[TrialAsked]:
         """Every trial, in plan order."""
@@ -121,14 +132,28 @@ def trial_key(cell: CellRow, seed: int) -> str:
     return hashlib.sha256(f"{cell.digest}:{seed}".encode()).hexdigest()[:32]
 
 
-def code_fingerprint(kind: str, workload: str, mechanism: str) -> str:
-    """Fingerprint of all code that computes a trial of `mechanism` on `workload` in a sweep of `kind` (names)."""
-    return _code(_modules(kind, workload, mechanism))[0]
+def code_fingerprint(kind: str, workload: str, mechanism: str, device: AskedDevice) -> str:
+    """Fingerprint of all code that computes a trial of `mechanism` on `workload` in a sweep of `kind` (names).
+
+    A trial for `any` device may be computed by the code for the CPU or by that for accelerators: it stands for both.
+    """
+    return _code(_modules(kind, workload, mechanism, device))[0]
 
 
-def _modules(kind: str, workload: str, mechanism: str) -> tuple[str, ...]:
+def _modules(kind: str, workload: str, mechanism: str, device: AskedDevice) -> tuple[str, ...]:
+    job_type = KINDS.implementation(kind)
     implementations = (WORKLOADS.implementation(workload), MECHANISMS.implementation(mechanism))
-    return (KINDS.implementation(kind).evaluator, *(implementation.__module__ for implementation in implementations))
+    modules = [job_type.evaluator, *(implementation.__module__ for implementation in implementations)]
+    if device != "cpu" and len(job_type.devices()) > 1:
+        modules += _device_modules(job_type, mechanism)
+    return tuple(modules)
+
+
+def _device_modules(kind: type[Kind], mechanism: str) -> list[str]:
+    """What computes `mechanism` on accelerators: nothing where it has no form there."""
+    if mechanism in DEVICE_FORMS:
+        return [kind.device_evaluator, DEVICE_FORMS.implementation(mechanism).__module__]
+    return [kind.device_evaluator] if MECHANISMS.implementation(mechanism).trained else []
 
 
 @cache

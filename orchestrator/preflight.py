@@ -19,7 +19,7 @@ def check_before_submitting(plan: Plan, settings: Settings) -> None:
     if settings.ray_address is None:
         _check_streams(plan)
     for device in plan.spec.devices:
-        if device != "cpu":
+        if device not in ("cpu", "any"):
             raise RequestError(f"`device: {device}`: no worker offers {device} (trials run on cpu in this version)")
 
 

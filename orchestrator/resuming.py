@@ -66,7 +66,7 @@ def _refuse_other_code(sweep: SweepRow, added: list[TrialAsked], store: Store) -
     if not added:
         return
     for cell in store.cells(sweep.id).values():
-        if cell.fingerprint != code_fingerprint(sweep.kind, cell.workload["name"], cell.mechanism["name"]):
+        if cell.fingerprint != code_fingerprint(sweep.kind, cell.workload["name"], cell.mechanism["name"], cell.device):
             raise RequestError(
                 f"the code was edited after sweep {sweep.id} was submitted, so that new cells would not compare with "
                 f"its old ones: `slotsweep run {sweep.spec_path}` starts a new sweep"

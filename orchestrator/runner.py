@@ -277,8 +277,8 @@ def measures_time(kind: str) -> bool:
 
 def _refuse_edited_code(sweep: SweepRow, cells: Iterable[CellRow]) -> None:
     """In this process only the code as it is now can run; Ray's workers run what was pinned."""
-    kinds = {(cell.workload["name"], cell.mechanism["name"], cell.fingerprint) for cell in cells}
-    if any(code_fingerprint(sweep.kind, workload, mechanism) != pinned for workload, mechanism, pinned in kinds):
+    parts = {(cell.workload["name"], cell.mechanism["name"], cell.device, cell.fingerprint) for cell in cells}
+    if any(code_fingerprint(sweep.kind, *named) != pinned for *named, pinned in parts):
         raise RequestError(
             f"the code was edited after sweep {sweep.id} was submitted: run it without `--executor inline` "
             "(workers use the code as it was), or submit its spec again"

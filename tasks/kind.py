@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from models.config import Config, MechanismConfig
+from models.devices.device import DEVICE_CLASSES, DeviceClass
 from models.registry import Registry
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ class Kind(ABC):
     evaluator: ClassVar[str] = "tasks.evaluate"
     """The module that turns a trial into metrics. Its code is part of a trial's key; the job type's name is not, so
     that a trial which one sweep computed serves sweeps of every kind with the same evaluator."""
+
+    device_evaluator: ClassVar[str] = "tasks.evaluate_device"
+    """The module that does the same on an accelerator."""
 
     measures_time: ClassVar[bool] = False
     """True where trials measure time: they run one after another, on a node that computes nothing else, and the machine
@@ -53,6 +57,31 @@ class Kind(ABC):
         from tasks.evaluate import evaluate
 
         return evaluate(workload, mechanisms, seed, episodes, dtype, timeout, fits)
+
+    @classmethod
+    def devices(cls) -> tuple[DeviceClass, ...]:
+        """Device classes on which its trials can run: the CPU alone if only `evaluate` is its own."""
+        one, many = (
+            getattr(cls, name).__func__ is getattr(Kind, name).__func__ for name in ("evaluate", "evaluate_on")
+        )
+        return DEVICE_CLASSES if one or not many else ("cpu",)
+
+    @classmethod
+    def evaluate_on(
+        cls,
+        device: DeviceClass,
+        workload: Workload[Any],
+        mechanisms: Sequence[MechanismConfig],
+        seeds: Sequence[int],
+        episodes: int,
+        dtype: str,
+        timeout: float | None,
+        fits: Fits,
+    ) -> list[list[Outcome]]:
+        """As `evaluate`, of all `seeds` at once on a device, one list a seed: see `tasks.evaluate_device`."""
+        from tasks.evaluate_device import evaluate_on
+
+        return evaluate_on(device, workload, mechanisms, seeds, episodes, dtype, timeout, fits)
 
     @classmethod
     @abstractmethod

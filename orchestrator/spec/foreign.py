@@ -53,7 +53,8 @@ TOP_KEYS = {
 RENAMED_KEYS = {
     **dict.fromkeys(("project", "experiment", "experiment_name", "study_name", "title", "entity"), "name"),
     **dict.fromkeys(("seed", "random_state", "repeats", "n_seeds"), "seeds"),
-    **dict.fromkeys(("accelerator", "resources", "num_gpus", "gpus", "resources_per_trial"), "device"),
+    **dict.fromkeys(("resources", "num_gpus", "gpus", "resources_per_trial"), "device"),
+    **dict.fromkeys(("accelerator_type", "accelerators"), "accelerator"),
     **dict.fromkeys(("task", "tasks", "dataset", "data"), "workload"),
     **dict.fromkeys(("model", "models", "methods", "policies", "policy"), "mechanisms"),
 }

@@ -220,4 +220,5 @@ def _policy(fields: SpecFields) -> Policy:
         timeout=fields.timeout,
         infrastructure_retries=fields.retries.infrastructure,
         code_retries=fields.retries.code,
+        accelerator=fields.accelerator,
     )

@@ -6,12 +6,12 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, WithJsonSchema, model_validator
 
+from models.devices.device import DeviceClass
 from models.stream import DTYPES
 from tasks.kind import KINDS
 
 KindName = Annotated[str, WithJsonSchema({"type": "string", "enum": KINDS.names()})]
 
-DeviceClass = Literal["cpu", "cuda", "mps"]
 DTypeName = Literal["float32", "float16", "bfloat16", "float64"]
 assert set(get_args(DTypeName)) == set(DTYPES)
 
@@ -109,6 +109,11 @@ class SpecFields(_Strict):
     )
     device: Device = Field(
         "any", description="where trials run: cpu, cuda, mps, any, or a list to run on each and compare"
+    )
+    accelerator: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z][A-Za-z0-9-]*$",
+        description="model of GPU that trials on cuda or mps need, as Ray names it: H100, T4, M3-Max; any where absent",
     )
     dtype: DTypeName = Field("float32", description="number format in which keys are stored")
     plugins: list[str] = Field(

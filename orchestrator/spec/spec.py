@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import cast
 
 from models.config import MechanismConfig
+from models.devices.device import DeviceClass
 from orchestrator.spec.entries import Entry
+from tasks.devices import AskedDevice
 from tasks.workload import WorkloadConfig
 
 
@@ -19,6 +21,8 @@ class Policy:
     stop_after  failed trials after which the sweep stops; None: it carries on
     timeout     most seconds a trial may take; None: any
     infrastructure_retries, code_retries   tries of a trial after its first, by kind of failure
+    accelerator  model of GPU that trials on cuda or mps need; None: any
+    wait        minutes that trials may wait for workers that can take them
     """
 
     priority: int = 0
@@ -26,6 +30,8 @@ class Policy:
     timeout: float | None = None
     infrastructure_retries: int = 3
     code_retries: int = 0
+    accelerator: str | None = None
+    wait: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -44,7 +50,7 @@ class Spec:
     workload_entries: tuple[Entry, ...]
     mechanism_entries: tuple[Entry, ...]
     seeds: tuple[int, ...]
-    device: str | tuple[str, ...] = "any"
+    device: AskedDevice | tuple[DeviceClass, ...] = "any"
     dtype: str = "float32"
     episodes: int | None = None
     description: str | None = None
@@ -63,11 +69,9 @@ class Spec:
         return (cast("MechanismConfig", config) for entry in self.mechanism_entries for config in entry.configs())
 
     @property
-    def devices(self) -> tuple[str, ...]:
-        """Device classes on which every trial runs; `any` is the CPU, which every machine has."""
-        if isinstance(self.device, tuple):
-            return self.device
-        return ("cpu",) if self.device == "any" else (self.device,)
+    def devices(self) -> tuple[AskedDevice, ...]:
+        """What every trial is made for: one device class, several, or `any`."""
+        return self.device if isinstance(self.device, tuple) else (self.device,)
 
     @property
     def cells(self) -> int:

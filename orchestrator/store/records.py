@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.code_snapshot import CodeSnapshot
+from tasks.devices import AskedDevice
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class CellRow:
     mechanism: dict[str, Any]
     episodes: int
     dtype: str
-    device: str
+    device: AskedDevice
     fingerprint: str
     machine: str | None = None
 

@@ -39,7 +39,10 @@ class Reporting(StorePart):
         return [records[identity] for identity in identities]
 
     def trial_rows(self, sweep: str, trials: Sequence[int] | None = None) -> Iterator[dict[str, Any]]:
-        """The sweep's trials in plan order (or those of `trials`), each with its cell, result and machine."""
+        """The sweep's trials in plan order (or those of `trials`), each with its cell, result and machine.
+
+        `device` is the class that computed a trial; as long as none has, what the trial asks for.
+        """
         links = schema.sweep_trials
         query = (
             select(
@@ -51,7 +54,7 @@ class Reporting(StorePart):
                 schema.cells.c.mechanism,
                 schema.cells.c.episodes,
                 schema.cells.c.dtype,
-                schema.cells.c.device,
+                func.coalesce(schema.workers.c.device, schema.cells.c.device).label("device"),
                 schema.cells.c.fingerprint,
                 schema.results.c.metrics,
                 schema.results.c.series,

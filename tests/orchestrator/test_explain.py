@@ -60,7 +60,7 @@ def test_what_is_done_needs_no_explanation() -> None:
     [
         ("noise: 0.3", "noise: 0.31", [(24, 6, "workload.noise 0.3 → 0.31")]),
         ("episodes: 3", "episodes: 4", [(24, 6, "episodes 3 → 4")]),
-        ("episodes: 3", "episodes: 3\ndevice: cuda", [(24, 6, "device cpu → cuda")]),
+        ("episodes: 3", "episodes: 3\ndevice: cuda", [(24, 6, "device any → cuda")]),
         ("episodes: 3", "episodes: 3\ndtype: float64", [(24, 6, "dtype float32 → float64")]),
         ("[4, 8, 16]", "[4, 8, 17]", [(4, 1, "mechanism.budget 16 → 17")]),
         ("[4, 8, 16]", "[5, 9, 16]", [(8, 2, "mechanism.budget 4 → 5 and 1 more such change")]),

@@ -1,0 +1,31 @@
+"""Which device classes may compute a trial: what its spec asks for, what its job type and its mechanism can do."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from models.config import MechanismConfig
+from models.devices.device import DEVICE_CLASSES, DeviceClass
+from models.devices.form import objection
+from tasks.kind import KINDS
+
+AskedDevice = Literal["cpu", "cuda", "mps", "any"]
+"""What a spec asks for and a cell is made for. `any` is a class of its own: a worker of whatever class takes the trial,
+and the trial's result says which did. Hence trials for `any` are reused by sweeps that ask for `any`, on whatever
+device they were computed, and never by one that asks for `cpu`, `cuda` or `mps`; nor the other way round."""
+
+assert get_args(AskedDevice) == (*DEVICE_CLASSES, "any")
+
+
+def classes_for(asked: AskedDevice, kind: str, mechanism: MechanismConfig) -> frozenset[DeviceClass]:
+    """Device classes that may compute trials of `mechanism` in a sweep of `kind` (a name)."""
+    wanted = DEVICE_CLASSES if asked == "any" else (asked,)
+    return frozenset(device for device in wanted if hindrance(device, kind, mechanism) is None)
+
+
+def hindrance(device: DeviceClass, kind: str, mechanism: MechanismConfig) -> str | None:
+    """Why trials of `mechanism` in a sweep of `kind` (a name) cannot run on `device`; None where they can."""
+    able = KINDS.implementation(kind).devices()
+    if device not in able:
+        return f"`kind: {kind}` runs on {', '.join(able)} only"
+    return objection(mechanism, device)
