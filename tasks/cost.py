@@ -1,13 +1,15 @@
 """What mechanisms cost: the time to build a memory from a stream, and to read one query, each measured alone.
 
 Every repeat takes a new stream and visits the mechanisms in a new random order, so that a machine that slows down or
-warms up favours none. A first, untimed round compiles and loads whatever is needed.
+warms up favours none. A first, untimed round compiles and loads whatever is needed. Memory is measured by a last build
+that is not timed, because watching allocations takes time of its own.
 """
 
 from __future__ import annotations
 
 import gc
 import time
+import tracemalloc
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +20,7 @@ import numpy as np
 from models.config import MechanismConfig
 from models.mechanism import MECHANISMS, Mechanism
 from models.stream import KEY_BYTES, Floats, Stream, unit
+from tasks.clock import Clock
 from tasks.evaluate import Outcome, failure
 from tasks.fitting import Fits, fit_key
 from tasks.seeds import generator
@@ -43,13 +46,18 @@ def measure(
     Metrics are medians over repeats, with the interquartile range as `*_iqr`:
     build_us_per_token  microseconds a token to build the memory from the stream; `build_*_us_per_token`: by another way
     read_us_per_query   microseconds to answer one query from the memory's own state
+    build_peak_bytes    most that numpy's arrays took at once while the memory was built, the stream left out
+    waited              share of the measured time in which other work had the processor; it is counted nowhere else
     and `tokens`, `items`, `slots`, `bytes` (means). A mechanism that raises or is over its `timeout` fails alone.
     """
     trials = [_Trial(config, timeout, fits.get(fit_key(config, seed)) if fits else None) for config in mechanisms]
     for repeat in range(-1, episodes):
         stream = workload.stream(seed, max(repeat, 0))
         for index in generator(seed, "order", repeat + 1).permutation(len(trials)):
-            trials[index].run(stream, seed, max(repeat, 0), dtype, timed=repeat >= 0)
+            draws = generator(seed, "mechanism", max(repeat, 0))
+            trials[index].guard(trials[index].run, stream, draws, dtype, repeat >= 0)
+    for trial in trials:
+        trial.guard(trial.weigh, stream, generator(seed, "mechanism", episodes - 1), dtype)
     return [trial.outcome() for trial in trials]
 
 
@@ -63,27 +71,49 @@ class _Trial:
         self.error: Exception | SystemExit | None = None
         self.times: Times = defaultdict(list)
         self.sizes: Times = defaultdict(list)
+        self.elapsed = self.waited = 0.0
 
-    def run(self, stream: Stream, seed: int, repeat: int, dtype: str, *, timed: bool) -> None:
-        """Build and read once, unless this trial has failed."""
+    def guard(self, step: Callable[..., None], *arguments: Any) -> None:
+        """Run `step` unless this trial has failed; if it raises, or time is up, the trial fails."""
         if self.error is not None:
             return
         began = time.perf_counter()
-        times = self.times if timed else defaultdict(list)
         try:
-            memory: Mechanism[Any] = MECHANISMS.implementation(self.config.name)([self.config])
-            if self.fitted is not None:
-                memory.use(self.fitted)  # type: ignore[attr-defined]
-            _time_builds(memory, stream, generator(seed, "mechanism", repeat), dtype, times)
-            _time_reads(memory.reader(), stream, times)
-            if timed:
-                self._note_size(memory, stream, dtype)
+            step(*arguments)
         except (Exception, SystemExit) as error:
             self.error = error
         if self.seconds_left is not None:
             self.seconds_left -= time.perf_counter() - began
             if self.seconds_left < 0 and self.error is None:
                 self.error = TimeoutError("the trial took longer than its time limit")
+
+    def run(self, stream: Stream, rng: np.random.Generator, dtype: str, timed: bool) -> None:
+        """Build and read once."""
+        memory = self._memory()
+        times: Times = self.times if timed else defaultdict(list)
+        with Clock() as clock:
+            _time_builds(memory, stream, rng, dtype, clock, times)
+            _time_reads(memory.reader(), stream, clock, times)
+        if timed:
+            self.elapsed += clock.elapsed
+            self.waited += clock.waited
+            self._note_size(memory, stream, dtype)
+
+    def weigh(self, stream: Stream, rng: np.random.Generator, dtype: str) -> None:
+        """Build once more, and note the memory that this takes."""
+        build = next(iter(self._memory().builds(stream, dtype, rng).values()))
+        tracemalloc.start()
+        try:
+            build()
+            self.sizes["build_peak_bytes"].append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+
+    def _memory(self) -> Mechanism[Any]:
+        memory: Mechanism[Any] = MECHANISMS.implementation(self.config.name)([self.config])
+        if self.fitted is not None:
+            memory.use(self.fitted)  # type: ignore[attr-defined]
+        return memory
 
     def _note_size(self, memory: Mechanism[Any], stream: Stream, dtype: str) -> None:
         slots = int(memory.counts()[0])
@@ -105,27 +135,29 @@ class _Trial:
         for name, values in self.times.items():
             low, middle, high = np.percentile(np.array(values) * 1e6, [25, 50, 75])
             metrics |= {name: float(middle), f"{name}_iqr": float(high - low)}
-        return Outcome(metrics)
+        return Outcome(metrics | {"waited": self.waited / self.elapsed})
 
 
-def _time_builds(memory: Mechanism[Any], stream: Stream, rng: np.random.Generator, dtype: str, times: Times) -> None:
+def _time_builds(
+    memory: Mechanism[Any], stream: Stream, rng: np.random.Generator, dtype: str, clock: Clock, times: Times
+) -> None:
     """Time every way to build; the first, which `memory` is left with, comes last."""
     for name, build in reversed(memory.builds(stream, dtype, rng).items()):
         with _undisturbed():
-            began = time.perf_counter()
+            clock.start()
             build()
-            seconds = time.perf_counter() - began
+            seconds = clock.stop()
         times[f"{name}_us_per_token"].append(seconds / stream.phases[-1].end)
 
 
-def _time_reads(read: Callable[[Floats], int], stream: Stream, times: Times) -> None:
+def _time_reads(read: Callable[[Floats], int], stream: Stream, clock: Clock, times: Times) -> None:
     queries = unit(stream.phases[-1].queries)
     queries = queries[np.arange(READS) % len(queries)]
     with _undisturbed():
-        began = time.perf_counter()
+        clock.start()
         for query in queries:
             read(query)
-        seconds = time.perf_counter() - began
+        seconds = clock.stop()
     times["read_us_per_query"].append(seconds / READS)
 
 

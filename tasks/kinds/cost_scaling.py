@@ -1,4 +1,4 @@
-"""Cost scaling: how the time to build and to read a memory grows with the stream."""
+"""Cost scaling: how the time to build and to read a memory, and the bytes it takes, grow with the stream."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ import numpy as np
 
 from models.config import MechanismConfig, canonical_json
 from models.stream import Floats
+from tasks.axes import Axis, Ladder, ladders
 from tasks.cells import Row
 from tasks.cost import measure
 from tasks.frontier import warnings
 from tasks.kind import Kind, KindConfig, kind
 from tasks.labels import NamedCell, named_cells
-from tasks.scaling import TooFewSizesError, fit_power_law
+from tasks.overhead import fit_offset_power_law
+from tasks.scaling import fit_power_law
 from tasks.statistics import mean_intervals
 from tasks.summary import Chart, Grid, Line, Section, Summary, Value
 
@@ -26,19 +28,29 @@ if TYPE_CHECKING:
 
 US_PER_TOKEN, US_PER_QUERY = "_us_per_token", "read_us_per_query"
 
+BYTES = {"bytes": "held", "build_peak_bytes": "peak of building"}
+
+GROUPS = {"build": ("Building", "µs"), "read": ("Reading", "µs"), "memory": ("Memory", "bytes")}
+
 POSITIVE = (0.0, float("inf"))
-"""What a time can be."""
+"""What a cost can be."""
+
+GROWTH = 1.5
+"""An overhead cannot be told from a cost that grows by less than this over all sizes."""
+
+DISTURBED = 0.05
+"""Share of waiting that a reader is told of."""
 
 
 class CostScalingConfig(KindConfig):
-    """Seconds to build and to read each memory against the length of the stream, measured alone, with exponents."""
+    """Time to build and to read each memory, and its bytes, against each size of the stream, alone, with exponents."""
 
     name: Literal["cost_scaling"] = "cost_scaling"
 
 
 @kind(CostScalingConfig)
 class CostScaling(Kind):
-    """An axis of the workload sets the length of its streams; a cell's seeds are independent measurements.
+    """Axes of the workload set the sizes of its streams; a cell's seeds are independent measurements.
 
     Trials run one after another on a machine that computes nothing else for this sweep.
     """
@@ -77,21 +89,23 @@ episodes: 7                # repeats of each, of which the median counts
     @classmethod
     def summarise(cls, rows: Sequence[Row]) -> Summary:
         cells = named_cells(rows)
-        curves = list(_curves(cells))
-        sections = [_times(cells), *_growth(curves)]
-        return Summary((), tuple(warnings(rows, [named.cell for named in cells])), tuple(sections))
+        remarks = [*warnings(rows, [named.cell for named in cells]), *_disturbances(cells)]
+        return Summary((), tuple(remarks), (_costs(cells), *_growth(list(_curves(cells)))))
 
 
 @dataclass(frozen=True)
 class CostCurve:
-    """Cells of one mechanism over streams of rising length: what a token or query costs, and all tokens together.
+    """What one mechanism costs on streams that differ in one size alone.
 
-    sizes [N]: tokens; costs [S, N]: microseconds, of each seed that measured at every length
+    group: build, read or memory; measure: which of its kind, such as `build, naive`
+    sizes [N]; costs [S, N]: of each seed that measured at every size; a build's are for all tokens together
     """
 
     mechanism: str
+    group: str
     measure: str
-    unit: str
+    axis: Axis
+    fixed: str
     sizes: Floats
     costs: Floats
 
@@ -100,30 +114,45 @@ def _curves(cells: Sequence[NamedCell]) -> Iterator[CostCurve]:
     by_mechanism: dict[str, list[NamedCell]] = {}
     for cell in cells:
         by_mechanism.setdefault(canonical_json(cell.cell.mechanism), []).append(cell)
-    names = dict.fromkeys(name for cell in cells for name in _time_metrics(cell))
-    for name in names:
+    for name in _measures(cells):
         for members in by_mechanism.values():
             have = [cell for cell in members if cell.values(name)]
-            have.sort(key=lambda cell: float(np.mean(list(cell.values("tokens").values()))))
-            if not have:
-                continue
-            seeds = sorted(set.intersection(*(set(cell.values(name)) for cell in have)))
-            sizes = np.array([np.mean(list(cell.values("tokens").values())) for cell in have])
-            costs = np.array([[cell.values(name)[seed] for cell in have] for seed in seeds]).reshape(-1, len(have))
-            if name.endswith(US_PER_TOKEN):
-                build = name.removesuffix(US_PER_TOKEN).replace("_", ", ")
-                yield CostCurve(have[0].label, build, "µs to build", sizes, costs * sizes)
-            else:
-                yield CostCurve(have[0].label, "read", "µs a query", sizes, costs)
+            sizes = [_sizes(cell) for cell in have]
+            for ladder in ladders(sizes):
+                steps = np.array([sizes[index][ladder.axis.name] for index in ladder.members])
+                yield _curve(name, ladder, steps, [have[index] for index in ladder.members])
 
 
-def _time_metrics(cell: NamedCell) -> list[str]:
-    names = dict.fromkeys(column.removeprefix("metrics.") for row in cell.done.values() for column in row)
-    return [name for name in names if name == US_PER_QUERY or name.endswith(US_PER_TOKEN)]
+def _curve(name: str, ladder: Ladder, sizes: Floats, cells: Sequence[NamedCell]) -> CostCurve:
+    seeds = sorted(set.intersection(*(set(cell.values(name)) for cell in cells)))
+    costs = np.array([[cell.values(name)[seed] for cell in cells] for seed in seeds]).reshape(-1, len(cells))
+    group, measure = "read", "read"
+    if name in BYTES:
+        group, measure = "memory", BYTES[name]
+    elif name.endswith(US_PER_TOKEN):
+        group, measure = "build", name.removesuffix(US_PER_TOKEN).replace("_", ", ")
+        costs = costs * np.array([_sizes(cell)["tokens"] for cell in cells])
+    return CostCurve(cells[0].label, group, measure, ladder.axis, ladder.fixed, sizes, costs)
 
 
-def _times(cells: Sequence[NamedCell]) -> Section:
-    names = list(dict.fromkeys(name for cell in cells for name in _time_metrics(cell)))
+def _sizes(cell: NamedCell) -> dict[str, float]:
+    """Tokens, as measured, and the numeric fields of the workload."""
+    tokens = float(np.mean(list(cell.values("tokens").values())))
+    fields = cell.cell.workload.items()
+    numbers = {k: float(v) for k, v in fields if isinstance(v, int | float) and not isinstance(v, bool)}
+    return {"tokens": tokens, **numbers}
+
+
+def _measures(cells: Sequence[NamedCell]) -> list[str]:
+    """Metrics that are costs."""
+    names = dict.fromkeys(
+        column.removeprefix("metrics.") for cell in cells for row in cell.done.values() for column in row
+    )
+    return [name for name in names if name == US_PER_QUERY or name.endswith(US_PER_TOKEN) or name in BYTES]
+
+
+def _costs(cells: Sequence[NamedCell]) -> Section:
+    names = _measures(cells)
     rows = tuple(
         (
             cell.label,
@@ -136,52 +165,90 @@ def _times(cells: Sequence[NamedCell]) -> Section:
     )
     text = (
         "Microseconds, medians over repeats, then means over seeds. A build is the whole stream read alone, a read one "
-        "query answered from the memory's own state; both run on one thread, after an untimed round."
+        "query answered from the memory's own state, both after an untimed round; time that other work had the "
+        "processor is not counted. `bytes` is what the memory holds, `build_peak_bytes` the most that arrays took "
+        "while it was built."
     )
-    return Section("times", "Times", (text,), Grid(("mechanism", "workload", "tokens", "slots", *names), rows))
+    return Section(
+        "times", "Times and bytes", (text,), Grid(("mechanism", "workload", "tokens", "slots", *names), rows)
+    )
+
+
+def _disturbances(cells: Sequence[NamedCell]) -> list[str]:
+    """A remark if other work had the processor for a good part of the measured time."""
+    shares = [share for cell in cells for share in cell.values("waited").values()]
+    mean = float(np.mean(shares)) if shares else 0.0
+    if mean < DISTURBED:
+        return []
+    return [
+        f"other work had the processor for {mean:.0%} of the measured time: this is not counted, but it also used "
+        "caches and memory that the measurements then lacked"
+    ]
 
 
 def _growth(curves: Sequence[CostCurve]) -> Iterator[Section]:
-    """Exponents and charts, builds and reads apart."""
-    builds = [curve for curve in curves if curve.measure != "read"]
-    reads = [curve for curve in curves if curve.measure == "read"]
-    yield from _growth_of("build-scaling", "Building against the length of the stream", builds)
-    yield from _growth_of("read-scaling", "Reading against the length of the stream", reads)
+    """Exponents and charts: builds, reads and bytes, each against one axis after the other."""
+    for group, (verb, unit) in GROUPS.items():
+        axes = dict.fromkeys(curve.axis for curve in curves if curve.group == group)
+        for number, axis in enumerate(axes):
+            name = f"{group}-scaling" if number == 0 else f"{group}-scaling-{axis.name}"
+            along = [curve for curve in curves if curve.group == group and curve.axis == axis]
+            yield _growth_along(name, f"{verb} against {axis.name}", axis, unit, along)
 
 
-def _growth_of(name: str, title: str, curves: Sequence[CostCurve]) -> Iterator[Section]:
-    if not curves:
-        return
+def _growth_along(name: str, title: str, axis: Axis, unit: str, curves: Sequence[CostCurve]) -> Section:
     text = (
-        "cost = factor · tokens^exponent by least squares on logarithms. A fixed overhead flattens a curve at its low "
-        "end, so the exponent over the upper half of the lengths stands beside that over all."
+        f"`exponent`: cost = factor · {axis.name}^exponent by least squares on logarithms. A fixed overhead flattens a "
+        "curve at its low end; `exponent beside overhead` is that of cost = overhead + factor · "
+        f"{axis.name}^exponent, and `upper half` that of the plain law over the upper half of the sizes."
     )
-    rows = tuple(_exponents(curve) for curve in curves)
-    chart = Chart("tokens", curves[0].unit, tuple(map(_line, curves)), log_x=True, log_y=True)
-    table = Grid(("mechanism", "measured", "exponent", "upper half", "lengths"), rows)
-    yield Section(name, title, (text,), table, (chart,))
+    chart = Chart(axis.label, unit, tuple(map(_line, curves)), log_x=True, log_y=True)
+    columns = (
+        "mechanism",
+        "measured",
+        "fixed",
+        "exponent",
+        "exponent beside overhead",
+        "overhead",
+        "upper half",
+        "sizes",
+    )
+    table = Grid(columns, tuple(map(_exponents, curves)))
+    return Section(name, title, (text,), table, (chart,))
 
 
 def _exponents(curve: CostCurve) -> tuple[Value, ...]:
     half = len(curve.sizes) // 2
-    lengths = f"{curve.sizes.min():,.0f} to {curve.sizes.max():,.0f}"
-    upper = _exponent(curve.sizes[half:], curve.costs[:, half:])
-    return curve.mechanism, curve.measure, _exponent(curve.sizes, curve.costs), upper, lengths
+    sizes = f"{curve.sizes.min():,.6g} to {curve.sizes.max():,.6g} {curve.axis.label}"
+    plain, upper = _exponent(curve.sizes, curve.costs), _exponent(curve.sizes[half:], curve.costs[:, half:])
+    return curve.mechanism, curve.measure, curve.fixed or None, plain, *_apart(curve), upper, sizes
 
 
 def _exponent(sizes: Floats, costs: Floats) -> Value:
     try:
         return fit_power_law(sizes, costs).exponent
-    except TooFewSizesError as error:
+    except ValueError as error:
         return f"undefined: {error}"
+
+
+def _apart(curve: CostCurve) -> tuple[Value, Value]:
+    """The exponent beside an overhead, and the overhead."""
+    try:
+        fit = fit_offset_power_law(curve.sizes, curve.costs)
+    except ValueError as error:
+        return f"undefined: {error}", None
+    growth = fit_power_law(curve.sizes, curve.costs).exponent.mean * np.log(curve.sizes.max() / curve.sizes.min())
+    if growth < np.log(GROWTH):
+        return f"undefined: grows less than {GROWTH:g} times", None
+    return fit.exponent, fit.overhead
 
 
 def _line(curve: CostCurve) -> Line:
     intervals = [one for one in mean_intervals(curve.costs, bounds=POSITIVE) if one is not None]
-    label = curve.mechanism if curve.measure in ("read", "build") else f"{curve.mechanism}, {curve.measure}"
+    plain = curve.measure in ("read", "build")
     return Line(
-        label,
-        tuple(curve.sizes.tolist()),
+        ", ".join(part for part in (curve.mechanism, "" if plain else curve.measure, curve.fixed) if part),
+        tuple(curve.sizes.tolist()[: len(intervals)]),
         tuple(one.mean for one in intervals),
         tuple(one.low for one in intervals),
         tuple(one.high for one in intervals),

@@ -94,6 +94,9 @@ def test_scenario_27_a_seed_study_tells_how_recall_is_distributed() -> None:
     assert column(spread, "sd")[recency] == pytest.approx(np.std(recalls, ddof=1))
     assert (column(spread, "least")[recency], column(spread, "most")[recency]) == (min(recalls), max(recalls))
     assert column(spread, "median")[recency] == np.median(recalls)
+    perfect = column(spread, "recall")["full_attention"]
+    assert (perfect.mean, perfect.high) == (1.0, 1.0)
+    assert perfect.method == "exact binomial over 160 episodes: all 8 seeds are equal"
 
 
 def test_a_seed_study_compares_every_pair_by_seed() -> None:
@@ -212,18 +215,22 @@ def test_cost_scaling_measures_each_mechanism_and_fits_exponents() -> None:
     assert {r["state"] for r in rows} == {"done"}
     assert all(r["metrics.slots"] == r["metrics.tokens"] for r in rows if r["mechanism.name"] == "full_attention")
     assert all(r["metrics.build_naive_us_per_token"] > 0 for r in rows if r["mechanism.name"] == "dp_cache")
+    assert all(0 <= r["metrics.waited"] < 1 for r in rows)
     summary = KINDS.implementation("cost_scaling").summarise(rows)
     assert summary.panels == ()
-    reads, builds = section(summary, "read-scaling"), section(summary, "build-scaling")
+    reads, builds, memory = (section(summary, f"{name}-scaling") for name in ("read", "build", "memory"))
     exponents = column(reads, "exponent")
     assert all(isinstance(exponents[name], Interval) for name in ("full_attention", "dp_cache"))
     assert [line.x for line in reads.charts[0].lines] == [(32.0, 128.0, 512.0, 2048.0)] * 2
     assert len(builds.charts[0].lines) == 3
+    assert reads.charts[0].x_label == "tokens (by repeats)"
     assert reads.charts[0].log_x
     assert reads.charts[0].log_y
+    held = {row[0]: row[3] for row in memory.table.rows if row[1] == "held"} if memory.table else {}
+    assert held["full_attention"].mean == pytest.approx(1.0), "every token is kept"
 
 
-def test_two_lengths_give_no_exponent() -> None:
+def test_scenario_29_two_lengths_give_no_exponent() -> None:
     trees = [{**RECALL, "repeats": repeats} for repeats in (4, 8)]
     rows = rows_of("cost_scaling", trees, [{"name": "full_attention"}], seeds=2, episodes=2)
     part = section(KINDS.implementation("cost_scaling").summarise(rows), "read-scaling")

@@ -1,0 +1,77 @@
+"""Cost scaling: memory as it is taken, one size at a time, and the exponents that the rules have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tasks.kind import KINDS
+from tasks.summary import Interval, Summary
+from tests.tasks.test_kinds import RECALL, column, rows_of, section
+
+
+def slope(value: Any) -> float:
+    assert isinstance(value, Interval)
+    return value.mean
+
+
+def test_full_attention_takes_the_bytes_of_its_arrays_to_build() -> None:
+    trees = [{**RECALL, "repeats": 512}]
+    (row,) = rows_of("cost_scaling", trees, [{"name": "full_attention"}], 1, 1)
+    slots = 8 * 512 * 2 * 8  # a token number and a value of 8 bytes each
+    assert slots <= row["metrics.build_peak_bytes"] < 20 * slots
+
+
+def test_costs_are_fitted_against_one_size_at_a_time_the_others_held() -> None:
+    trees = [
+        {**RECALL, "items": items, "repeats": 64 * length // items, "dim": dim}
+        for length in (1, 2, 4)
+        for items in (4, 8, 16)
+        for dim in (8, 16, 32)
+    ]
+    rows = rows_of("cost_scaling", trees, [{"name": "full_attention"}], seeds=2, episodes=1)
+    summary = KINDS.implementation("cost_scaling").summarise(rows)
+    names = [part.name for part in summary.sections]
+    assert [name for name in names if name.startswith("read")] == [
+        "read-scaling",
+        "read-scaling-items",
+        "read-scaling-dim",
+    ]
+    tokens, items, dim = (section(summary, f"read-scaling{end}") for end in ("", "-items", "-dim"))
+    assert [line.x for line in tokens.charts[0].lines] == [(64.0, 128.0, 256.0)] * 9
+    assert [line.x for line in items.charts[0].lines] == [(4.0, 8.0, 16.0)] * 9
+    assert dim.table is not None
+    assert {row[2] for row in dim.table.rows} == {f"tokens {n}, items {k}" for n in (64, 128, 256) for k in (4, 8, 16)}
+
+
+def exponents() -> tuple[Summary, dict[str, float]]:
+    """Measured now: of a build, of a read of the cache, and of attention's read, alone and beside an overhead."""
+    shape = {"name": "associative_recall", "items": 64, "classes": 16, "dim": 16, "noise": 0.3}
+    trees = [{**shape, "repeats": repeats} for repeats in (16, 32, 64, 128, 256)]
+    mechanisms: list[dict[str, Any]] = [{"name": "full_attention"}, {"name": "dp_cache", "similarity": 0.6}]
+    summary = KINDS.implementation("cost_scaling").summarise(rows_of("cost_scaling", trees, mechanisms, 3, 5))
+    builds, reads = section(summary, "build-scaling").table, section(summary, "read-scaling")
+    assert builds is not None
+    assert column(reads, "exponent beside overhead")["dp_cache"] == "undefined: grows less than 1.5 times"
+    return summary, {
+        "build": slope(next(row[3] for row in builds.rows if row[:2] == ("dp_cache", "build, naive"))),
+        "cache": slope(column(reads, "exponent")["dp_cache"]),
+        "attention": slope(column(reads, "exponent")["full_attention"]),
+        "attention beside overhead": slope(column(reads, "exponent beside overhead")["full_attention"]),
+    }
+
+
+def test_exponents_of_building_and_reading_are_those_of_the_rule() -> None:
+    """A build is linear; a read does not grow with the stream, or linearly beside an overhead.
+
+    Measured anew, twice at most, where other work took the processor and thereby caches.
+    """
+    wanted = {"build": (1.0, 0.1), "cache": (0.0, 0.1), "attention beside overhead": (1.0, 0.2)}
+    for _ in range(3):
+        summary, found = exponents()
+        if not summary.warnings or all(abs(found[name] - one) < by for name, (one, by) in wanted.items()):
+            break
+    for name, (one, by) in wanted.items():
+        assert found[name] == pytest.approx(one, abs=by), name
+    assert found["attention"] < found["attention beside overhead"]
