@@ -1,0 +1,127 @@
+"""A Ray cluster's own records, read from its control service (GCS) in milliseconds, without joining the cluster.
+
+All use of Ray's unstable interfaces for it stands here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from typing import Any
+from urllib.parse import urlsplit
+
+REACH_SECONDS = 5.0
+ANSWER_SECONDS = 5.0
+
+VERSIONS_KEY, NAMESPACE = b"versions", b"slotsweep"
+RAY_KEY, RAY_NAMESPACE = b"CLUSTER_METADATA", b"cluster"
+
+PREEMPTED = "preempted"
+DEATHS = {1: "terminated", 2: "crashed", 3: PREEMPTED, 4: "drained"}
+"""Why a node is gone, by Ray's number: ended in order (by SIGTERM, or `ray stop`), lost, or drained."""
+
+Versions = dict[str, str]
+
+
+class ClusterError(Exception):
+    """A cluster that cannot be read; the message says why and what to do."""
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port of `HOST:PORT`. Raises ClusterError."""
+    try:
+        parts = urlsplit(f"//{address}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = None
+    if not host or not port or "://" in address:
+        raise ClusterError(f"`{address}` is no address of a Ray cluster: expected HOST:PORT, such as 10.0.0.1:6379")
+    return host, port
+
+
+def reach(host: str, port: int) -> str:
+    """This machine's address on the way to `host`:`port`. Raises ClusterError if nothing listens there."""
+    try:
+        with socket.create_connection((host, port), REACH_SECONDS) as connection:
+            return str(connection.getsockname()[0])
+    except OSError as error:
+        raise ClusterError(
+            f"nothing answers at {host}:{port} ({error.strerror or error}): is the head running (`ray start --head "
+            f"--port={port}`), and does the network let this machine through?"
+        ) from error
+
+
+class Cluster:
+    """The records of the cluster whose head is at `address` (host:port). Raises ClusterError if it cannot be read."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.host, self.port = split_address(address)
+        self.own_ip = reach(self.host, self.port)
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        from ray._private.state import GlobalState
+        from ray._raylet import GcsClient, GcsClientOptions  # type: ignore[attr-defined]
+        from ray.exceptions import AuthenticationError, RpcError
+
+        try:
+            self._client = GcsClient(address=address)
+            options = GcsClientOptions.create(address, None, allow_cluster_id_nil=True, fetch_cluster_id_if_nil=True)
+        except AuthenticationError as error:
+            raise ClusterError(token_refused(address)) from error
+        except RpcError as error:
+            raise ClusterError(f"what answers at {address} is no Ray cluster: {error}") from error
+        self._state = GlobalState()
+        self._state._initialize_global_state(options)
+
+    def close(self) -> None:
+        """Give back the connection."""
+        self._state.disconnect()
+
+    def versions(self) -> Versions:
+        """Versions of the head's Python and Ray, and of the slotsweep and libraries first used with the cluster."""
+        found: Versions = {}
+        if (ours := self._get(VERSIONS_KEY, NAMESPACE)) is not None:
+            found |= json.loads(ours)
+        if (rays := self._get(RAY_KEY, RAY_NAMESPACE)) is not None:
+            tree = json.loads(rays)
+            found |= {"ray": tree["ray_version"], "python": tree["python_version"]}
+        return found
+
+    def _get(self, key: bytes, namespace: bytes) -> bytes | None:
+        value: bytes | None = self._client.internal_kv_get(key, namespace, timeout=ANSWER_SECONDS)
+        return value
+
+    def publish(self, versions: Versions) -> None:
+        """Keep `versions` with the cluster, unless somebody's are kept already."""
+        self._client.internal_kv_put(
+            VERSIONS_KEY, json.dumps(versions).encode(), False, NAMESPACE, timeout=ANSWER_SECONDS
+        )
+
+    def nodes(self) -> list[dict[str, Any]]:
+        """Ray's records of all nodes, those that are gone included; as `ray.nodes`."""
+        return list(self._state.node_table())
+
+    def draining(self) -> dict[str, int]:
+        """Ids of nodes that are told to leave, with the deadline in ms since the epoch (0: none)."""
+        return dict(self._state.get_draining_nodes())
+
+    def drain(self, node: str, why: str, seconds: float) -> bool:
+        """Tell the cluster that `node` (an id) will be gone in `seconds`; whether it took note."""
+        from ray.core.generated import autoscaler_pb2
+
+        accepted, _ = self._client.drain_node(
+            node, autoscaler_pb2.DRAIN_NODE_REASON_PREEMPTION, why, int(1000 * (time.time() + seconds))
+        )
+        return bool(accepted)
+
+
+def token_refused(address: str) -> str:
+    """What to do where a cluster does not take the token, or the lack of one."""
+    given = next((name for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH") if os.environ.get(name)), None)
+    wrong = "wants a token" if given is None else f"does not take the token that {given} gives"
+    return (
+        f"the cluster at {address} {wrong}: give the head's token with --token-file FILE, or set RAY_AUTH_MODE=token "
+        "and RAY_AUTH_TOKEN_PATH=FILE (on the head, `ray get-auth-token` prints it)"
+    )
