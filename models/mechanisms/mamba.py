@@ -10,6 +10,7 @@ from pydantic import Field
 from models.layers import dense, linear, zeros
 from models.mechanism import mechanism
 from models.networks.network import Network
+from models.networks.scan import fading
 from models.stream import Floats, Ints, Stream
 from models.trained import Parameters
 from models.training import MOST_STEPS, Tensors, TrainingConfig
@@ -70,7 +71,7 @@ class Mamba(Network[MambaConfig]):
         step, x, write = cls.selected(parameters, tokens)
         later = step.flip(2).cumsum(2).flip(2) - step
         kept = -(later[..., None] * parameters["log_decay"].exp()[:, None, None])
-        return {"state": (kept.exp() * (step * x)[..., None] * write[..., None, :]).sum(2)}
+        return {"state": (fading(kept) * (step * x)[..., None] * write[..., None, :]).sum(2)}
 
     @classmethod
     def selected(cls, parameters: Tensors, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:

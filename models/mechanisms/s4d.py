@@ -10,6 +10,7 @@ from pydantic import Field
 from models.layers import dense, linear, zeros
 from models.mechanism import mechanism
 from models.networks.network import Network
+from models.networks.scan import fading
 from models.stream import Floats, Ints, Stream
 from models.trained import Parameters
 from models.training import MOST_STEPS, Tensors, TrainingConfig
@@ -99,7 +100,7 @@ class S4D(Network[S4DConfig]):
         norm = decay.square() + frequency.square()
         gain = (imaginary * frequency - real * decay) / norm, -(imaginary * decay + real * frequency) / norm
         ages = torch.arange(length - 1, -1, -1, device=step.device, dtype=step.dtype)[:, None]
-        size = (shrink * ages).exp()
+        size = fading(shrink * ages)
         real, imaginary = size * (turn * ages).cos(), size * (turn * ages).sin()
         return real * gain[0] - imaginary * gain[1], real * gain[1] + imaginary * gain[0]
 

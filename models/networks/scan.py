@@ -10,6 +10,17 @@ if TYPE_CHECKING:
 CHUNK = 64
 """Tokens whose states are one matrix product; from chunk to chunk the last state is carried."""
 
+FAINTEST = -40.0
+"""Exponents below this count as nothing: exp(-40) is far below what 32 bits add to 1."""
+
+
+def fading(exponents: Tensor) -> Tensor:
+    """exp of `exponents`, all <= 0, with 0 for what is too faint to matter.
+
+    Products of such numbers and of gradients would be denormal, on which arithmetic is many times slower.
+    """
+    return exponents.exp().masked_fill(exponents < FAINTEST, 0.0)
+
 
 def scan(log_factor: Tensor, inputs: Tensor) -> Tensor:
     """All states [S, B, L, N] of recurrences with factors exp(`log_factor` [S, N]) <= 1 from `inputs` [S, B, L, N]."""
@@ -17,8 +28,8 @@ def scan(log_factor: Tensor, inputs: Tensor) -> Tensor:
 
     places = torch.arange(CHUNK, device=inputs.device, dtype=inputs.dtype)
     lags = (places[:, None] - places).clamp(min=0.0)
-    kernel = (log_factor[:, :, None, None] * lags).exp().tril()
-    carried = (log_factor[:, None, None] * (places[:, None] + 1.0)).exp()
+    kernel = fading(log_factor[:, :, None, None] * lags).tril()
+    carried = fading(log_factor[:, None, None] * (places[:, None] + 1.0))
     state = torch.zeros_like(inputs[:, :, :1])
     states = []
     for chunk in torch.split(inputs, CHUNK, dim=2):
@@ -34,7 +45,7 @@ def last_state(log_factor: Tensor, inputs: Tensor) -> Tensor:
     import torch
 
     ages = torch.arange(inputs.shape[2] - 1, -1, -1, device=inputs.device, dtype=inputs.dtype)
-    weights = (log_factor[:, None] * ages[:, None]).exp()
+    weights = fading(log_factor[:, None] * ages[:, None])
     return (weights[:, None] * inputs).sum(2)
 
 
