@@ -1,9 +1,11 @@
-"""Running one batch on one worker: trials that share a workload are evaluated seed by seed."""
+"""Running one batch on one worker: trials that share a workload, seed by seed on a CPU, together on an accelerator."""
 
 from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, cast
@@ -69,10 +71,14 @@ class BatchReport:
     log: tuple[str, ...] = field(default=())
 
 
-def run_batch(task: BatchTask) -> BatchReport:
-    """Evaluate every trial of `task`. Never raises for a trial's fault: such a trial carries its reason."""
-    with capture_lines() as tail, EnergyMeter(task.device) as energy:
-        reports = _run_trials(task)
+def run_batch(task: BatchTask, stand_in: DeviceClass | None = None) -> BatchReport:
+    """Evaluate every trial of `task`. Never raises for a trial's fault: such a trial carries its reason.
+
+    stand_in: computes in place of the task's device, by the same code, on a machine that lacks it
+    """
+    device = stand_in or task.device
+    with capture_lines() as tail, EnergyMeter(device) as energy:
+        reports = _run_trials(task, device)
     return BatchReport(task.attempt, tuple(_share(reports, energy)), tail.lines)
 
 
@@ -84,21 +90,19 @@ def _share(reports: list[TrialReport], energy: EnergyMeter) -> list[TrialReport]
     return [replace(report, energy_joules=each * report.wall_seconds) for report in reports]
 
 
-def _run_trials(task: BatchTask) -> list[TrialReport]:
+def _run_trials(task: BatchTask, device: DeviceClass) -> list[TrialReport]:
     """Reports of the task's trials, without energy."""
     configs = [load_mechanism(tree) for tree in task.mechanisms]
-    by_seed: dict[int, list[tuple[int, int]]] = {}
-    for trial, seed, mechanism in task.trials:
-        by_seed.setdefault(seed, []).append((trial, mechanism))
     reports: list[TrialReport] = []
-    training = _train(task, configs, list(by_seed))
-    for seed, members in by_seed.items():
+    calls = _calls(task)
+    training = _train(task, device, configs, list(dict.fromkeys(seed for _, seed, _ in task.trials)))
+    for call in calls:
         started = time.time()
-        with ResourceMeter(task.device) as meter:
-            outcomes = _evaluate(task, [configs[m] for _, m in members], seed, training.fits)
+        with ResourceMeter(device) as meter:
+            outcomes = _evaluate(task, device, call, [configs[index] for index in call.mechanisms], training.fits)
         finished = time.time()
         peak = largest(training.peak_memory_bytes, meter.peak_memory_bytes)
-        share, part = 1.0 / len(members), 1.0 / len(task.trials)
+        share, part = 1.0 / len(call.trials), 1.0 / len(task.trials)
         wall = meter.wall_seconds * share + training.wall_seconds * part
         cpu = meter.cpu_seconds * share + training.cpu_seconds * part
         reports += [
@@ -112,9 +116,34 @@ def _run_trials(task: BatchTask) -> list[TrialReport]:
                 peak,
                 largest(training.device_memory_bytes, meter.device_memory_bytes),
             )
-            for (trial, _), outcome in zip(members, outcomes, strict=True)
+            for trial, outcome in zip(call.trials, outcomes, strict=True)
         ]
     return reports
+
+
+@dataclass(frozen=True)
+class Call:
+    """Trials evaluated in one call: `seeds` times `mechanisms` (indices into the task's), seed by seed."""
+
+    seeds: tuple[int, ...]
+    mechanisms: tuple[int, ...]
+    trials: tuple[int, ...]
+
+
+def _calls(task: BatchTask) -> list[Call]:
+    """The calls of a batch: one a seed on a CPU; an accelerator takes all seeds with the same mechanisms at once."""
+    by_seed: dict[int, dict[int, int]] = {}
+    for trial, seed, mechanism in task.trials:
+        by_seed.setdefault(seed, {})[mechanism] = trial
+    if task.device == "cpu":
+        return [Call((seed,), tuple(members), tuple(members.values())) for seed, members in by_seed.items()]
+    together: dict[tuple[int, ...], list[int]] = {}
+    for seed, members in by_seed.items():
+        together.setdefault(tuple(members), []).append(seed)
+    return [
+        Call(tuple(seeds), mechanisms, tuple(by_seed[seed][index] for seed in seeds for index in mechanisms))
+        for mechanisms, seeds in together.items()
+    ]
 
 
 @dataclass(frozen=True)
@@ -128,12 +157,12 @@ class Training:
     device_memory_bytes: int | None = None
 
 
-def _train(task: BatchTask, configs: list[MechanismConfig], seeds: list[int]) -> Training:
+def _train(task: BatchTask, device: DeviceClass, configs: list[MechanismConfig], seeds: list[int]) -> Training:
     """Train what has to be trained, all seeds together."""
     learners = [config for config in configs if MECHANISMS.implementation(config.name).trained]
     if not learners:
         return Training({})
-    with ResourceMeter(task.device) as meter:
+    with ResourceMeter(device) as meter, _torch_on(device):
         try:
             fits = fit_all(load_workload(task.workload), learners, seeds)
         except Exception:  # the workload cannot be made: the evaluation will meet the same error, and report it
@@ -146,13 +175,29 @@ def largest(one: int | None, other: int | None) -> int | None:
     return max((number for number in (one, other) if number is not None), default=None)
 
 
-def _evaluate(task: BatchTask, mechanisms: list[MechanismConfig], seed: int, fits: Fits) -> list[Outcome]:
+def _torch_on(device: DeviceClass) -> AbstractContextManager[Any]:
+    """Let torch make its tensors on `device`; on the CPU that is what it does."""
+    if device == "cpu":
+        return nullcontext()
+    import torch
+
+    return torch.device(device)
+
+
+def _evaluate(
+    task: BatchTask, device: DeviceClass, call: Call, mechanisms: Sequence[MechanismConfig], fits: Fits
+) -> list[Outcome]:
+    """Outcomes of the call's trials, in their order."""
+    kind = KINDS.implementation(task.kind)
+    rest = (task.episodes, task.dtype, task.timeout, fits)
     try:
-        return KINDS.implementation(task.kind).evaluate(
-            load_workload(task.workload), mechanisms, seed, task.episodes, task.dtype, task.timeout, fits
-        )
+        workload = load_workload(task.workload)
+        if task.device == "cpu":
+            return [outcome for seed in call.seeds for outcome in kind.evaluate(workload, mechanisms, seed, *rest)]
+        rows = kind.evaluate_on(device, workload, mechanisms, call.seeds, *rest)
+        return [outcome for row in rows for outcome in row]
     except Exception as error:  # the workload's own fault: every trial that reads it fails with the same reason
-        return [failure(error)] * len(mechanisms)
+        return [failure(error)] * len(call.trials)
 
 
 def load_mechanism(tree: dict[str, Any]) -> MechanismConfig:

@@ -7,11 +7,12 @@ import uuid
 from dataclasses import dataclass
 from typing import Any
 
+from models.devices.device import DeviceClass
 from models.plugins import load_plugin
 from workers.batch import BatchReport, BatchTask, run_batch
 from workers.hardware import hardware_id, read_hardware
 from workers.threads import pin_threads
-from workers.warmup import compile_kernels, load_data
+from workers.warmup import compile_kernels, load_data, warm_device
 
 
 @dataclass(frozen=True)
@@ -26,33 +27,53 @@ class Preparation:
 
 @dataclass(frozen=True)
 class WorkerCard:
-    """Who a worker is: its id, device class and process, and its machine's flat hardware record under `hardware`."""
+    """Who a worker is: its id, device class and process, and its machine's flat hardware record under `hardware`.
+
+    accelerator: the model of GPU that it was placed on; None on a CPU
+    """
 
     id: str
-    device: str
+    device: DeviceClass
     pid: int
     hardware: str
     record: dict[str, Any]
+    accelerator: str | None = None
 
 
 class WorkerHost:
-    """Runs batches in this process, on one thread of arithmetic."""
+    """Runs batches in this process, on one thread of arithmetic, for one device class.
 
-    def __init__(self, preparation: Preparation, threads: int = 1) -> None:
-        pin_threads(threads)
+    stand_in: computes in place of that class on a machine that lacks it, by the same code; for clusters of fake nodes
+    """
+
+    def __init__(
+        self,
+        preparation: Preparation,
+        device: DeviceClass = "cpu",
+        accelerator: str | None = None,
+        stand_in: DeviceClass | None = None,
+    ) -> None:
+        self._stand_in = stand_in
+        pin_threads(1)
         for plugin in preparation.plugins:
             load_plugin(plugin)
         load_data(preparation.workloads)
-        compile_kernels(preparation.mechanisms, preparation.dtype)
-        record = read_hardware().flat()
+        if device == "cpu":
+            compile_kernels(preparation.mechanisms, preparation.dtype)
+        else:
+            warm_device(stand_in or device, preparation.mechanisms, preparation.dtype)
+        record = read_hardware(device).flat()
         self.card = WorkerCard(
             id=uuid.uuid4().hex[:12],
-            device="cpu",
+            device=device,
             pid=os.getpid(),
             hardware=hardware_id(record),
             record=record,
+            accelerator=accelerator,
         )
 
     def run(self, task: BatchTask) -> BatchReport:
-        """Run one batch."""
-        return run_batch(task)
+        """Run one batch. Raises ValueError if it is for another device class."""
+        if task.device != self.card.device:
+            raise ValueError(f"a batch for {task.device} was handed to a worker on {self.card.device}")
+        return run_batch(task, self._stand_in)

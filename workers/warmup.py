@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from models.config import MechanismConfig
+from models.devices.device import DeviceClass
+from models.devices.form import supports
 from models.mechanism import MECHANISMS
 from models.stream import Phase, Stream, unit
 from tasks.evaluate import evaluate
@@ -44,6 +46,22 @@ def compile_kernels(mechanisms: Iterable[dict[str, Any]], dtype: str) -> None:
         if not implementation.trained:
             kinds.setdefault((config.name, implementation.group_key(config)), config)
     evaluate(TinyStreams(None), list(kinds.values()), seed=0, episodes=1, dtype=dtype)
+
+
+def warm_device(device: DeviceClass, mechanisms: Iterable[dict[str, Any]], dtype: str) -> None:
+    """Run what `device` can run of `mechanisms` (identities) once on a tiny stream: its driver and kernels are loaded.
+
+    Raises DeviceError if the device is not there, and what a mechanism raises.
+    """
+    from tasks.evaluate_device import evaluate_on
+
+    kinds = {config.name: config for config in map(load_mechanism, mechanisms)}
+    able = [
+        config
+        for config in kinds.values()
+        if not MECHANISMS.implementation(config.name).trained and supports(config, device)
+    ]
+    evaluate_on(device, TinyStreams(None), able, seeds=[0], episodes=1, dtype=dtype)
 
 
 def load_data(workloads: Iterable[dict[str, Any]]) -> None:
