@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,6 +26,9 @@ from tasks.statistics import (
 from tasks.summary import Interval
 
 POWER = 0.8
+
+MOST_PAIRED = 8
+"""Names up to which all are compared with each other."""
 
 FAR = 1000.0
 """Values of t beyond which effects are so large that nothing but their size is left to tell."""
@@ -69,6 +73,12 @@ class Comparison:
         if self.equal < 1.0 - CONFIDENCE:
             return f"differ by less than {self.equivalence.margin:g}" if apart else "equal"
         return "differ" if apart else "undecided"
+
+
+def every_pair(names: Sequence[str]) -> list[tuple[str, str]]:
+    """Each of `names` with every one before it, which comes second; with the first alone where there are very many."""
+    befores = names if len(names) <= MOST_PAIRED else names[:1]
+    return [(name, before) for before, name in combinations(names, 2) if before in befores]
 
 
 def compare_all(samples: Mapping[str, Sample], pairs: Iterable[tuple[str, str]], margin: float) -> list[Comparison]:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Literal
 
-from tasks.cells import Row
+import numpy as np
+
+from tasks.cells import Cell, Row, group_cells, name_curves, panels
+from tasks.comparisons import every_pair
+from tasks.dominance import SizedCell, dominance
 from tasks.kind import Kind, KindConfig, kind
-from tasks.summary import Summary
+from tasks.staircase import knee
+from tasks.statistics import mean_interval
+from tasks.summary import SIZE_AXES, Grid, Section, Summary, Value
 
 
 class FrontierConfig(KindConfig):
@@ -56,4 +63,69 @@ device: any                # cpu | cuda | mps | any, or a list: run on each and 
     def summarise(cls, rows: Sequence[Row]) -> Summary:
         from tasks.frontier import summarise
 
-        return summarise(rows)
+        return replace(summarise(rows), sections=tuple(_sections(rows)))
+
+
+def _sections(rows: Sequence[Row]) -> Iterator[Section]:
+    """For each workload, which frontiers lie above which, and where each has its knee."""
+    cells = group_cells(rows)
+    label_of = {id(cell): name.label for cell, name in zip(cells, name_curves(cells), strict=True)}
+    for number, (title, members) in enumerate(panels(cells), start=1):
+        by_curve: dict[str, list[Cell]] = {}
+        for cell in members:
+            by_curve.setdefault(label_of[id(cell)], []).append(cell)
+        for axis in SIZE_AXES:
+            curves = {label: sized for label, group in by_curve.items() if (sized := _sized(group, axis))}
+            if len(curves) > 1:
+                yield _dominance(f"dominance-{axis}-{number}", f"Frontiers compared, {axis}: {title}", curves)
+        slots = {label: _sized(group, "slots") for label, group in by_curve.items()}
+        if knees := [row for label, sized in slots.items() if (row := _knee(label, sized))]:
+            text = (
+                "The knee of a frontier: the cell after which more slots buy less, farthest above the line between the "
+                "frontier's ends over log2 slots (Das 1999). Frontiers without one are left out."
+            )
+            grid = Grid(("mechanism", "slots", "recall"), tuple(knees))
+            yield Section(f"knees-{number}", f"Knees: {title}", (text,), grid)
+
+
+def _sized(cells: Sequence[Cell], axis: str) -> list[SizedCell]:
+    """The cells that have finished trials, with the size that these measured."""
+    found = []
+    for cell in cells:
+        done = {seed: row for seed, row in cell.rows.items() if row.get("state") == "done"}
+        sizes = [float(size) for row in done.values() if (size := row.get(f"metrics.{axis}")) is not None]
+        recalls = {seed: float(r) for seed, row in done.items() if (r := row.get("metrics.recall")) is not None}
+        if sizes and recalls:
+            found.append(SizedCell(float(np.mean(sizes)), recalls))
+    return found
+
+
+def _dominance(name: str, title: str, curves: Mapping[str, Sequence[SizedCell]]) -> Section:
+    text = (
+        "Best recall of the first mechanism at or under a size, less that of the second, at every size of the stated "
+        "range where it may change, paired by seed. The first dominates if it is nowhere below and somewhere above, "
+        "by paired t-tests at 5% that Holm's method adjusts for the number of sizes. Intervals hold size by size."
+    )
+    columns = ("mechanism", "less", "from", "to", "sizes", "least difference", "greatest difference", "verdict")
+    return Section(name, title, (text,), Grid(columns, tuple(_compared(curves, *p) for p in every_pair(list(curves)))))
+
+
+def _compared(curves: Mapping[str, Sequence[SizedCell]], over: str, under: str) -> tuple[Value, ...]:
+    """The range begins where both have a cell and ends with the largest, beyond which nothing changes."""
+    sides = curves[over], curves[under]
+    low = max(min(cell.size for cell in side) for side in sides)
+    high = max(cell.size for side in sides for cell in side)
+    try:
+        found = dominance(*sides, low, high)
+    except ValueError:
+        return over, under, low, high, None, None, None, "no common seed"
+    by_mean = sorted(found.differences, key=lambda one: one.mean)
+    return over, under, low, high, len(found.sizes), by_mean[0], by_mean[-1], found.verdict
+
+
+def _knee(label: str, cells: Sequence[SizedCell]) -> tuple[Value, ...] | None:
+    recalls = [float(np.mean(list(cell.recalls.values()))) for cell in cells]
+    place = knee([cell.size for cell in cells], recalls)
+    if place is None:
+        return None
+    return label, cells[place].size, mean_interval(list(cells[place].recalls.values()), bounds=(0.0, 1.0))

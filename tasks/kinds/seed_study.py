@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import combinations, groupby
+from itertools import groupby
 from typing import Literal
 
 import numpy as np
@@ -13,7 +13,7 @@ from models.config import canonical_json
 from tasks.aggregates import interquartile_interval
 from tasks.bootstrap import bca_interval
 from tasks.cells import Row
-from tasks.comparisons import Comparison, compare_all
+from tasks.comparisons import Comparison, compare_all, every_pair
 from tasks.kind import Kind, KindConfig, kind
 from tasks.labels import SHARE, NamedCell, named_cells
 from tasks.seeds import generator
@@ -22,9 +22,6 @@ from tasks.summary import Grid, Section, Summary, Value
 
 MARGIN = 0.01
 """Recalls that differ by less are called equal, where an equivalence test shows it."""
-
-MOST_PAIRED = 8
-"""Cells of a workload up to which all are compared with each other."""
 
 DIFFERENCES = (
     "mechanism",
@@ -107,8 +104,7 @@ def _distribution(cell: NamedCell) -> tuple[Value, ...]:
 def _differences(number: int, title: str, cells: Sequence[NamedCell]) -> Iterator[Section]:
     """Every cell with every one before it, or, where that would be very many, with the first."""
     samples = {cell.label: cell.values("recall") for cell in cells}
-    befores = list(samples) if len(samples) <= MOST_PAIRED else list(samples)[:1]
-    pairs = [(cell, before) for before, cell in combinations(samples, 2) if before in befores]
+    pairs = every_pair(list(samples))
     if not any(samples.values()) or not pairs:
         return
     compared = compare_all(samples, pairs, MARGIN)
