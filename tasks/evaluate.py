@@ -10,7 +10,7 @@ import math
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -67,12 +67,15 @@ class Outcome:
     """What became of one trial: its metrics, or one reason why there are none, with a message for people.
 
     series: numbers that come in a row, such as recall phase by phase or a loss while it was trained; by name
+    seconds: what the trial took by itself, of steps taken for several at once its share; None if nobody measured it.
+        What is done once for all trials that share a stream is no part of it.
     """
 
     metrics: dict[str, float] | None
     reason: str | None = None
     message: str = ""
     series: dict[str, list[float]] = field(default_factory=dict)
+    seconds: float | None = field(default=None, compare=False)
 
 
 def evaluate(
@@ -100,7 +103,7 @@ def evaluate(
     for group in groups:
         if group.error is None:
             results = [
-                _checked(metrics, group.series(index, episodes))
+                replace(checked(metrics, group.series(index, episodes)), seconds=group.seconds / len(group.members))
                 for index, metrics in enumerate(group.metrics(episodes))
             ]
         elif len(group.members) > 1:
@@ -153,7 +156,7 @@ class _Group:
     """One mechanism object and the sums of its configs' measurements over episodes."""
 
     def __init__(self, memory: Mechanism[Any], members: list[int], key_bytes: int, timeout: float | None) -> None:
-        self.seconds_left = math.inf if timeout is None else timeout * len(members)
+        self.limit = math.inf if timeout is None else timeout * len(members)
         self.memory = memory
         self.members = members
         self.key_bytes = key_bytes
@@ -161,7 +164,7 @@ class _Group:
         self.sums = {name: np.zeros(len(memory)) for name in SUMMED_METRICS}
         self.phase_sums: dict[tuple[str, int], Floats] = {}
         self.fitted = Fitted({}, {})
-        self.build_seconds = self.read_seconds = 0.0
+        self.seconds = self.build_seconds = self.read_seconds = 0.0
         self.tokens = self.queries = 0
 
     def guard(self, step: Callable[..., None], *arguments: Any) -> None:
@@ -172,8 +175,8 @@ class _Group:
                 step(*arguments)
             except (Exception, SystemExit) as error:
                 self.error = error
-            self.seconds_left -= time.perf_counter() - began
-            if self.seconds_left < 0 and self.error is None:
+            self.seconds += time.perf_counter() - began
+            if self.seconds > self.limit and self.error is None:
                 self.error = TimeoutError("the trial took longer than its time limit")
 
     def train(self, workload: Workload[Any], seed: int, fits: Fits) -> None:
@@ -264,7 +267,8 @@ class _Group:
         return rows
 
 
-def _checked(metrics: dict[str, float], series: dict[str, list[float]]) -> Outcome:
+def checked(metrics: dict[str, float], series: dict[str, list[float]]) -> Outcome:
+    """The outcome of a trial with these `metrics`: `not_a_number` where one of them is not finite."""
     broken = sorted(name for name, value in metrics.items() if not math.isfinite(value))
     if broken:
         return Outcome(None, "not_a_number", f"not finite: {', '.join(broken)}")

@@ -42,6 +42,10 @@ class Optimal(Mechanism[OptimalConfig]):
         self.phase: Phase | None = None
 
     def write(self, similarities: Similarities, start: int, stop: int) -> None:
+        self.see(start, stop)
+
+    def see(self, start: int, stop: int) -> None:
+        """Note the items of tokens start..stop-1: their keys do not matter."""
         phase = next(phase for phase in self.stream.phases if phase.end >= stop)
         if phase is not self.phase:
             self._expect(phase)
@@ -69,8 +73,12 @@ class Optimal(Mechanism[OptimalConfig]):
         return self._usage
 
     def answer(self, block: QueryBlock, phase: Phase) -> Floats:
-        bound = self.share + (1.0 - self.share) * self.stream.chance
-        return np.repeat(bound[:, None], len(block), axis=1)
+        return np.repeat(self.bound()[:, None], len(block), axis=1)
+
+    def bound(self) -> Floats:
+        """Expected recall [C] of the phase that has just ended."""
+        bound: Floats = self.share + (1.0 - self.share) * self.stream.chance
+        return bound
 
     def bytes_per_slot(self, dim: int, key_bytes: int) -> tuple[int, int]:
         """Those of a plain slot: its key and value."""

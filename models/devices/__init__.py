@@ -1,0 +1,1 @@
+"""Memory mechanisms on devices: torch, batched over streams and configs, with Triton kernels on CUDA where they pay."""

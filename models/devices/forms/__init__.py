@@ -1,0 +1,1 @@
+"""Device forms, one file a mechanism, found by scanning this package."""

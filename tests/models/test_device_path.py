@@ -1,0 +1,414 @@
+"""What every device form promises: it decides as the float64 reference does, wherever the margin exceeds the tolerance.
+
+Forms are run by torch on the CPU, where they are the same code; `tests/device` runs them on what else there is.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.config import MechanismConfig
+from models.devices import stream_batch
+from models.devices.device import AGREED, DeviceClass, available_devices, precision
+from models.devices.form import DEVICE_FORMS, DeviceForm, Questions, objection, supports
+from models.devices.stream_batch import StreamBatch, layout
+from models.fixed_state import FixedState
+from models.mechanism import MECHANISMS, SlotMemory
+from models.reference import unit_keys
+from models.stream import Floats, Stream, unit
+
+DEVICE: DeviceClass = os.environ.get("SLOTSWEEP_TEST_DEVICE", "cpu")  # type: ignore[assignment]
+"""Where forms run in these tests."""
+
+BUDGETS: list[dict[str, Any]] = [{"budget": budget} for budget in (0, 1, 2, 3, 7, 20, 1000)]
+FEW = BUDGETS[1:5]
+
+GROUPS: dict[str, list[list[dict[str, Any]]]] = {
+    "full_attention": [[{}], [{"temperature": 0.005}], [{"temperature": "argmax"}]],
+    "knn": [[{"k": k} for k in (1, 3, 8, 1000)], [{"k": 3, "temperature": "argmax"}]],
+    "recency": [BUDGETS],
+    "streaming_llm": [BUDGETS, [{"budget": 6, "sinks": sinks} for sinks in (0, 1, 5, 9)]],
+    "random_eviction": [BUDGETS],
+    "tova": [BUDGETS],
+    "h2o": [
+        BUDGETS,
+        [{**fields, "variant": "half_recent", "temperature": 1.0} for fields in BUDGETS],
+        [{**fields, "variant": "observed_mean", "read_temperature": "argmax"} for fields in BUDGETS],
+    ],
+    "snapkv": [
+        [{**fields, "window": 2} for fields in BUDGETS],
+        [{**fields, "window": 1, "pooling": False, "temperature": 1.0} for fields in BUDGETS],
+        [{"budget": 70}],
+    ],
+    "dp_cache": [
+        [{"tau": tau} for tau in (-0.5, 0.0, 0.2, 0.5, 2.0)],
+        [{"tau": 0.5, "cap": cap, "decay": decay} for cap in (1, 2, 5) for decay in (1.0, 0.9, 0.01)],
+        [{"tau": tau, "keep": "last"} for tau in (0.1, 1.5)],
+        [{"tau": tau, "cap": cap, "keep": "majority"} for tau in (0.1, 0.5) for cap in (3, 1000)],
+        [{"tau": tau, "keys": "centroid"} for tau in (0.1, 0.5)],
+        [{"tau": 0.3, "keys": "centroid", "cap": cap, "decay": 0.9, "keep": "majority"} for cap in (1, 4)],
+    ],
+    "adaptive_dp_cache": [
+        [
+            {"tau": 0.1, "eta": 0.1, "beta": 40.0, "m0": 8.0, "decay": 0.99},
+            {"tau": 0.5, "eta": 0.3, "beta": 8.5, "m0": 0.0, "decay": 0.9},
+            {"tau": 0.2, "eta": 1.0, "beta": 3.0, "m0": 0.7, "decay": 0.5},
+            {"tau": 0.3, "eta": 0.5, "beta": 0.0, "m0": 2.0, "decay": 0.9},
+        ]
+    ],
+    "item_lru": [BUDGETS, [{"budget": 3, "tau": tau} for tau in (-0.5, 0.0, 0.9)]],
+    "item_lfu": [BUDGETS, [{"budget": 3, "tau": tau} for tau in (-0.5, 0.0, 0.9)]],
+    "item_ttl": [[{"window": window} for window in (1, 2, 5, 20, 1000)], [{"window": 4, "tau": -0.5}]],
+    "belady": [BUDGETS, [{"budget": 3, "tau": tau} for tau in (-0.5, 0.0, 0.9)]],
+    "optimal": [BUDGETS],
+    "superposition": [[{"decay": decay} for decay in (1.0, 0.995, 0.9, 0.1)]],
+    "linear_attention": [[{"feature_map": name}] for name in ("elu", "relu", "identity")],
+    "delta_rule": [[{"beta": beta} for beta in (0.01, 0.5, 1.0)]],
+    "gated_delta_rule": [[{"alpha": alpha, "beta": beta} for alpha in (0.99, 0.5) for beta in (0.1, 1.0)]],
+    "ridge_memory": [[{"ridge": ridge} for ridge in (0.1, 1.0, 30.0)]],
+    "quadratic_memory": [[{}], [{"ridge": ridge} for ridge in (0.1, 30.0)]],
+}
+
+EVERY_GROUP = [pytest.param(name, group, id=f"{name}-{n}") for name in GROUPS for n, group in enumerate(GROUPS[name])]
+every_group = pytest.mark.parametrize(("name", "group"), EVERY_GROUP)
+
+
+def test_every_form_is_tested_here() -> None:
+    assert set(GROUPS) == {name for name, _, made in DEVICE_FORMS if made.__module__.startswith("models.devices.")}
+
+
+# --- reading ---
+
+
+class Reading(SimpleNamespace):
+    """What one config held of one stream at each phase end, what it answered there, and its use of slots."""
+
+
+def configs(name: str, group: list[dict[str, Any]]) -> list[MechanismConfig]:
+    made = [MECHANISMS.config_class(name)(name=name, **fields) for fields in group]
+    return [config for config in made if isinstance(config, MechanismConfig)]
+
+
+def form(name: str, group: list[dict[str, Any]]) -> DeviceForm[Any]:
+    made: type[DeviceForm[Any]] = DEVICE_FORMS.implementation(name)
+    return made(configs(name, group))
+
+
+def read(made: DeviceForm[Any], streams: list[Stream], dtype: str = "float32") -> list[list[Reading]]:
+    """Let a form read streams of one layout; readings by stream and config."""
+    batch = StreamBatch(streams, DEVICE, precision(DEVICE, dtype), dtype)
+    made.start(batch, [np.random.default_rng(n) for n in range(len(streams))])
+    readings = [
+        [Reading(tokens=[], values=[], states=[], counts=[], answers=[]) for _ in made.configs] for _ in streams
+    ]
+    for start, stop, phase in batch.segments():
+        made.write(start, stop)
+        if phase is None:
+            continue
+        made.settle(stop)
+        blocks = [
+            made.answer(Questions(phase.queries[:, part], cosines, phase.answers[:, part])).cpu().numpy()
+            for part, cosines in batch.query_blocks(phase)
+        ]
+        for b, row in enumerate(readings):
+            for c, reading in enumerate(row):
+                reading.counts.append(int(made.counts()[b, c]))
+                reading.answers.append(np.concatenate([block[b, c] for block in blocks]))
+                if hasattr(made, "open"):
+                    tokens = np.flatnonzero(made.open[b, c].cpu().numpy())
+                    reading.tokens.append(tokens.tolist())
+                    reading.values.append(made.values[b, c].cpu().numpy()[tokens].tolist())
+                if hasattr(made, "states"):
+                    reading.states.append(made.states[b, c].cpu().numpy().astype(np.float64))
+    held, peak = (usage.cpu().numpy() for usage in made.usage())
+    for b, row in enumerate(readings):
+        for c, reading in enumerate(row):
+            reading.held, reading.peak = int(held[b, c]), int(peak[b, c])
+    return readings
+
+
+def assert_agrees(
+    lab: SimpleNamespace, name: str, group: list[dict[str, Any]], streams: list[Stream], dtype: str = "float32"
+) -> int:
+    """Compare each config on each stream with its reference; returns how many had margins to compare by."""
+    compared = 0
+    made = MECHANISMS.implementation(name)
+    for n, (stream, row) in enumerate(zip(streams, read(form(name, group), streams, dtype), strict=True)):
+        for config, reading in zip(configs(name, group), row, strict=True):
+            plain = made.reference(stream, config, np.random.default_rng(n), dtype)
+            if issubclass(made, FixedState):
+                assert_state(lab, name, config, stream, plain, reading)
+                compared += 1
+            elif plain.margin > tolerance(config):
+                compared += 1
+                assert (reading.held, reading.peak) == (plain.held, plain.peak)
+                assert reading.counts == [len(tokens) for tokens in plain.tokens]
+                if issubclass(made, SlotMemory):
+                    assert reading.tokens == plain.tokens
+                    assert reading.values == plain.values
+                    assert_answers(lab, config, stream, plain, reading, dtype)
+    return compared
+
+
+def tolerance(config: Any) -> float:
+    """Of the margins by which `config` writes: those of policies that score with attention are fractions of shares."""
+    return AGREED / min(1.0, config.temperature if hasattr(config, "read_temperature") else 1.0)
+
+
+def assert_answers(lab: SimpleNamespace, config: Any, stream: Stream, plain: Any, reading: Any, dtype: str) -> None:
+    keys = unit_keys(stream, dtype)
+    for n, phase in enumerate(stream.phases):
+        slot_keys = plain.keys[n] if plain.keys is not None else keys[plain.tokens[n]]
+        for query, answer, credit in zip(unit(phase.queries), phase.answers, reading.answers[n], strict=True):
+            if len(slot_keys) == 0:
+                assert math.isnan(credit)
+                continue
+            value, gap = lab.plain_read(query, slot_keys, plain.values[n], config.reading, getattr(config, "k", None))
+            softened = 1.0 if config.reading == "argmax" else min(1.0, config.reading)
+            assert gap <= AGREED / softened or credit == (value == answer)
+
+
+def assert_state(lab: SimpleNamespace, name: str, config: Any, stream: Stream, plain: Any, reading: Any) -> None:
+    """States are equal up to the rounding of 32 bits, and answers are those of a plain read wherever it is clear."""
+    assert (reading.held, reading.peak) == (plain.held, plain.peak)
+    memory = MECHANISMS.implementation(name)([config])
+    assert isinstance(memory, FixedState)
+    memory.start(stream, np.random.default_rng(0))
+    for phase, state, held, answers in zip(stream.phases, plain.states, reading.states, reading.answers, strict=True):
+        scale = max(1.0, float(np.abs(state).max()))
+        np.testing.assert_allclose(held, state, rtol=0.0, atol=AGREED * scale)
+        for query, answer, credit in zip(memory.features(unit(phase.queries)), phase.answers, answers, strict=True):
+            value, gap = lab.plain_read_state(query, state)
+            clear = gap > AGREED * scale / max(1e-3, float(np.linalg.norm(state, axis=0).max()))
+            assert value is None or not clear or credit == (value == answer)
+
+
+# --- streams ---
+
+
+def random_keys(rng: np.random.Generator, length: int) -> Floats:
+    return rng.standard_normal((length, 5))
+
+
+def noisy_items(rng: np.random.Generator, length: int) -> Floats:
+    base = rng.standard_normal((max(1, length // 4), 5))
+    return base[rng.integers(len(base), size=length)] + 0.2 * rng.standard_normal((length, 5))
+
+
+def duplicates(rng: np.random.Generator, length: int) -> Floats:
+    """Few keys, many copies, at any length."""
+    base = rng.standard_normal((max(1, length // 5), 5))
+    return base[rng.integers(len(base), size=length)] * rng.uniform(0.5, 2.0, size=(length, 1))
+
+
+def orthogonal(rng: np.random.Generator, length: int) -> Floats:
+    return np.eye(5)[rng.integers(5, size=length)]
+
+
+def halves(rng: np.random.Generator, length: int) -> Floats:
+    """Cosines are exactly -1, -1/2, 0, 1/2 or 1."""
+    return np.pad(rng.choice([-0.5, 0.5], size=(length, 4)), ((0, 0), (0, 1)))
+
+
+def with_zeros(rng: np.random.Generator, length: int) -> Floats:
+    return rng.standard_normal((length, 5)) * (rng.random((length, 1)) > 0.3)
+
+
+def near_threshold(rng: np.random.Generator, length: int) -> Floats:
+    """Cosines with the first key straddle 1/2 by amounts on both sides of the tolerance."""
+    gaps = rng.choice([-1.0, 1.0], size=length) * 10.0 ** rng.uniform(-7.0, -2.0, size=length)
+    cosines = np.concatenate([[1.0], 0.5 + gaps[1:]])
+    sides = rng.choice([-1.0, 1.0], size=length) * np.sqrt(1.0 - cosines**2)
+    return np.pad(np.stack([cosines, sides], axis=1), ((0, 0), (0, 3)))
+
+
+KINDS = (random_keys, noisy_items, duplicates, orthogonal, halves, with_zeros, near_threshold)
+
+
+@st.composite
+def drawn_streams(draw: st.DrawFn, longest: int = 36) -> list[dict[str, Any]]:
+    """Arguments of `lab.stream` for one to three streams of one layout, each of its own kind."""
+    length = draw(st.integers(1, longest))
+    ends = sorted(draw(st.sets(st.integers(1, length), min_size=1, max_size=3)))
+    kinds = draw(st.lists(st.sampled_from(KINDS), min_size=1, max_size=3))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    return [stream_of(kind, rng, length, ends) for kind in kinds]
+
+
+def stream_of(kind: Any, rng: np.random.Generator, length: int, ends: list[int]) -> dict[str, Any]:
+    keys = kind(rng, length)
+    queries = np.concatenate([keys[rng.integers(length, size=3)], rng.standard_normal((3, keys.shape[1]))])
+    most = max(1, length // 3)
+    return {
+        "keys": keys,
+        "values": rng.integers(3, size=length),
+        "items": rng.integers(most, size=length),
+        "ends": ends,
+        "queries": queries,
+        "answers": rng.integers(3, size=len(queries)),
+        "asked_items": rng.integers(most, size=len(queries)),
+        "classes": 3,
+    }
+
+
+def long_stream(lab: SimpleNamespace) -> Stream:
+    """Two blocks of rows, phases on and off their border, and a tail that no phase reads."""
+    rng = np.random.default_rng(1)
+    base = rng.standard_normal((30, 16))
+    items = rng.integers(30, size=320)
+    keys = base[items] + 0.25 * rng.standard_normal((320, 16))
+    ends, answers = (130, 256, 280), np.arange(30) % 5
+    return lab.stream(keys, items % 5, items=items, ends=ends, queries=base, answers=answers, classes=5)
+
+
+# --- agreement ---
+
+
+@every_group
+@settings(max_examples=10, deadline=None)
+@given(drawn=drawn_streams())
+def test_a_form_agrees_with_the_reference(
+    lab: SimpleNamespace, name: str, group: list[dict[str, Any]], drawn: list[dict[str, Any]]
+) -> None:
+    assert_agrees(lab, name, group, [lab.stream(**fields) for fields in drawn])
+
+
+@every_group
+def test_a_form_agrees_with_the_reference_on_a_long_stream(
+    lab: SimpleNamespace, name: str, group: list[dict[str, Any]]
+) -> None:
+    assert assert_agrees(lab, name, group[-2:], [long_stream(lab)]) > 0
+
+
+@pytest.mark.parametrize("kind", [orthogonal, halves])
+@pytest.mark.parametrize("name", GROUPS)
+def test_ties_are_settled_as_on_the_cpu(lab: SimpleNamespace, name: str, kind: Any) -> None:
+    """Arithmetic is exact here, so most decisions are exact ties."""
+    rng = np.random.default_rng(5)
+    streams = [lab.stream(**stream_of(kind, rng, 24, [13, 24])) for _ in range(6)]
+    assert sum(assert_agrees(lab, name, group, streams) for group in GROUPS[name]) >= 6
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+@pytest.mark.parametrize("name", GROUPS)
+def test_keys_are_rounded_to_the_dtype(lab: SimpleNamespace, name: str, dtype: str) -> None:
+    if DEVICE == "mps" and dtype == "float64":
+        pytest.skip("mps has no float64")
+    rng = np.random.default_rng(2)
+    streams = [lab.stream(**stream_of(noisy_items, rng, 40, [25, 40])) for _ in range(3)]
+    assert assert_agrees(lab, name, GROUPS[name][0], streams, dtype) > 0
+
+
+@every_group
+def test_streams_and_configs_do_not_see_each_other(
+    lab: SimpleNamespace, name: str, group: list[dict[str, Any]]
+) -> None:
+    group, streams = (
+        group[-3:],
+        [lab.stream(**stream_of(kind, np.random.default_rng(8), 60, [31, 60])) for kind in KINDS[:3]],
+    )
+    together = read(form(name, group), streams)
+    for b, stream in enumerate(streams):
+        for c, fields in enumerate(group):
+            if name == "random_eviction" and b > 0:
+                continue  # alone, a stream gets the draws of the first
+            alone, reading = read(form(name, [fields]), [stream])[0][0], together[b][c]
+            assert (alone.tokens, alone.values, alone.counts) == (reading.tokens, reading.values, reading.counts)
+            assert (alone.held, alone.peak) == (reading.held, reading.peak)
+            np.testing.assert_array_equal(np.concatenate(alone.answers), np.concatenate(reading.answers))
+
+
+# --- what can run where ---
+
+
+def test_a_planner_can_ask_what_runs_where() -> None:
+    assert all(supports(config, "cuda") for name in GROUPS for config in configs(name, GROUPS[name][-1]))
+    [parser] = configs("dp_parser", [{}])
+    assert supports(parser, "cpu")
+    assert objection(parser, "cuda") == "`dp_parser` runs on cpu only: it has no form for devices"
+    [ridge] = configs("ridge_memory", [{}])
+    assert supports(ridge, "cuda")
+    assert "64 bits, which mps has not" in str(objection(ridge, "mps"))
+    [network] = configs("s4d", [{}])
+    assert supports(network, "mps")
+
+
+def test_this_machine_says_what_it_has() -> None:
+    assert available_devices()[0] == "cpu"
+    assert DEVICE in available_devices()
+
+
+def test_mps_has_no_float64() -> None:
+    with pytest.raises(ValueError, match="mps has no float64"):
+        precision("mps", "float64")
+
+
+def test_layouts_tell_streams_that_cannot_be_stacked(lab: SimpleNamespace) -> None:
+    rng = np.random.default_rng(0)
+    one, other, longer = (
+        lab.stream(**stream_of(random_keys, rng, length, ends))
+        for length, ends in ((9, [4, 9]), (9, [5, 9]), (12, [4, 9]))
+    )
+    assert layout(one) != layout(other)
+    assert layout(one) == layout(longer)
+
+
+# --- Triton ---
+
+FUSED = [
+    ("dp_cache", 0),
+    ("dp_cache", 1),
+    ("dp_cache", 2),
+    ("adaptive_dp_cache", 0),
+    ("item_lru", 0),
+    ("item_lfu", 0),
+    ("item_ttl", 0),
+    ("h2o", 0),
+    ("h2o", 1),
+    ("tova", 0),
+]
+
+INTERPRETED = """
+import sys
+import pytest
+sys.exit(pytest.main([sys.argv[1], "-q", "-x", "-k", "test_fused_forms_agree", "-p", "no:cacheprovider"]))
+"""
+
+
+def test_triton_kernels_agree_under_the_interpreter() -> None:
+    """In a process of its own: triton reads whether to interpret when it is imported."""
+    pytest.importorskip("triton", reason="triton is not installed")
+    environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", INTERPRETED, __file__]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(
+    DEVICE != "cuda" and os.environ.get("TRITON_INTERPRET") != "1", reason="triton runs neither here nor interpreted"
+)
+@pytest.mark.parametrize(("name", "which"), FUSED)
+def test_fused_forms_agree(lab: SimpleNamespace, name: str, which: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On streams of several kinds and over several blocks of rows, as the torch loops of the same forms do."""
+    pytest.importorskip("triton", reason="triton is not installed")
+    monkeypatch.setattr(stream_batch, "ROW_TOKENS", 13)
+    rng, group = np.random.default_rng(4), GROUPS[name][which]
+    streams = [lab.stream(**stream_of(kind, rng, 30, [17, 30])) for kind in (noisy_items, halves, duplicates)]
+    assert getattr(started(form(name, group), streams), "fused", None) is not None
+    assert assert_agrees(lab, name, group, streams) > 0
+
+
+def started(made: DeviceForm[Any], streams: list[Stream]) -> DeviceForm[Any]:
+    batch = StreamBatch(streams, DEVICE, precision(DEVICE, "float32"), "float32")
+    made.start(batch, [np.random.default_rng(0)] * len(streams))
+    return made
