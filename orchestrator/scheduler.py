@@ -383,6 +383,7 @@ def _results(report: BatchReport) -> list[TrialResult]:
             energy_joules=trial.energy_joules,
             energy_reason=trial.energy_reason,
             device_memory_bytes=trial.device_memory_bytes,
+            own_seconds=trial.own_seconds,
         )
         for trial in report.trials
     ]

@@ -8,6 +8,7 @@ that is not timed, because watching allocations takes time of its own.
 from __future__ import annotations
 
 import gc
+import math
 import time
 import tracemalloc
 from collections import defaultdict
@@ -66,7 +67,8 @@ class _Trial:
 
     def __init__(self, config: MechanismConfig, timeout: float | None, fitted: Any) -> None:
         self.config = config
-        self.seconds_left = timeout
+        self.limit = math.inf if timeout is None else timeout
+        self.seconds = 0.0
         self.fitted = fitted
         self.error: Exception | SystemExit | None = None
         self.times: Times = defaultdict(list)
@@ -82,10 +84,9 @@ class _Trial:
             step(*arguments)
         except (Exception, SystemExit) as error:
             self.error = error
-        if self.seconds_left is not None:
-            self.seconds_left -= time.perf_counter() - began
-            if self.seconds_left < 0 and self.error is None:
-                self.error = TimeoutError("the trial took longer than its time limit")
+        self.seconds += time.perf_counter() - began
+        if self.seconds > self.limit and self.error is None:
+            self.error = TimeoutError("the trial took longer than its time limit")
 
     def run(self, stream: Stream, rng: np.random.Generator, dtype: str, timed: bool) -> None:
         """Build and read once."""
@@ -135,7 +136,7 @@ class _Trial:
         for name, values in self.times.items():
             low, middle, high = np.percentile(np.array(values) * 1e6, [25, 50, 75])
             metrics |= {name: float(middle), f"{name}_iqr": float(high - low)}
-        return Outcome(metrics | {"waited": self.waited / self.elapsed})
+        return Outcome(metrics | {"waited": self.waited / self.elapsed}, seconds=self.seconds)
 
 
 def _time_builds(

@@ -242,6 +242,7 @@ def _store_results(connection: Connection, attempt: int, worker: str, done: list
                 "energy_joules": result.energy_joules,
                 "energy_reason": result.energy_reason,
                 "device_memory_bytes": result.device_memory_bytes,
+                "own_seconds": result.own_seconds,
             }
             for result in done
         ],

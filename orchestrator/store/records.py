@@ -81,6 +81,7 @@ class Lease:
 class TrialResult:
     """What a worker reports of one trial: metrics (and series of numbers), or one reason and a message.
 
+    own_seconds          the part of wall_seconds that is not its share of streams read together; None where unknown
     energy_joules        of the processor or GPU while the trial ran; None where it cannot be read, see energy_reason
     energy_reason        why this trial has none though its worker has a counter
     device_memory_bytes  most memory taken on an accelerator; None on a CPU and where it cannot be read
@@ -99,6 +100,7 @@ class TrialResult:
     energy_joules: float | None = None
     energy_reason: str | None = None
     device_memory_bytes: int | None = None
+    own_seconds: float | None = None
 
 
 @dataclass(frozen=True)

@@ -127,6 +127,7 @@ trials = Table(
     CheckConstraint("reason IS NULL OR reason IN (" + ", ".join(f"'{r}'" for r in REASONS) + ")", name="reason"),
     CheckConstraint("(state = 'leased') = (attempt IS NOT NULL)", name="leased_by_an_attempt"),
     Index(None, "attempt"),
+    Index(None, "cell"),
 )
 
 sweep_trials = Table(
@@ -215,6 +216,7 @@ results = Table(
     Column("energy_joules", Float),
     Column("energy_reason", Text),
     Column("device_memory_bytes", BigInteger),
+    Column("own_seconds", Float),
 )
 
 tracker_leases = Table(
