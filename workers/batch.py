@@ -46,6 +46,8 @@ class BatchTask:
 class TrialReport:
     """One trial's outcome and its share of what the batch cost. Times are seconds since the epoch, UTC.
 
+    wall_seconds, cpu_seconds               its own, and an equal share of what was done for all that share a stream
+    own_seconds                             the part of wall_seconds that is its own; None if nobody measured it
     peak_memory_bytes, device_memory_bytes  the worker's while this trial ran, and those that ran in one call with it
     energy_joules, energy_reason            as `workers.energy.EnergyMeter` tells of the batch
     """
@@ -60,6 +62,7 @@ class TrialReport:
     device_memory_bytes: int | None = None
     energy_joules: float | None = None
     energy_reason: str | None = None
+    own_seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -102,21 +105,24 @@ def _run_trials(task: BatchTask, device: DeviceClass) -> list[TrialReport]:
             outcomes = _evaluate(task, device, call, [configs[index] for index in call.mechanisms], training.fits)
         finished = time.time()
         peak = largest(training.peak_memory_bytes, meter.peak_memory_bytes)
-        share, part = 1.0 / len(call.trials), 1.0 / len(task.trials)
-        wall = meter.wall_seconds * share + training.wall_seconds * part
-        cpu = meter.cpu_seconds * share + training.cpu_seconds * part
+        part = 1.0 / len(task.trials)
+        trained = training.wall_seconds * part
+        own = [outcome.seconds or 0.0 for outcome in outcomes]
+        together = max(0.0, meter.wall_seconds - sum(own)) / len(own)
+        cpu_rate = meter.cpu_seconds / (sum(own) + together * len(own))
         reports += [
             TrialReport(
                 trial,
                 outcome,
-                started - training.wall_seconds * part,
+                started - trained,
                 finished,
-                wall,
-                cpu,
-                peak,
-                largest(training.device_memory_bytes, meter.device_memory_bytes),
+                wall_seconds=alone + together + trained,
+                cpu_seconds=(alone + together) * cpu_rate + training.cpu_seconds * part,
+                peak_memory_bytes=peak,
+                device_memory_bytes=largest(training.device_memory_bytes, meter.device_memory_bytes),
+                own_seconds=None if outcome.seconds is None else alone + trained,
             )
-            for trial, outcome in zip(call.trials, outcomes, strict=True)
+            for trial, outcome, alone in zip(call.trials, outcomes, own, strict=True)
         ]
     return reports
 
