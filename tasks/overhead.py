@@ -142,7 +142,7 @@ def _descend(x: Floats, y: Floats, parameters: Floats) -> Floats:
         )
         gain = loss - (residuals**2).sum(axis=1)
         loss = loss - gain
-        damping = np.clip(np.where(better, damping / 5, damping * 5), 1e-12, 1e12)
+        damping = np.clip(np.where(better, damping / 5, damping * 5), 1e-9, 1e12)
         if (np.where(better, gain <= 1e-10 * loss, damping > 1e6)).all():
             break
     return parameters

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
 from tasks.overhead import estimate, fit_offset_power_law
@@ -77,6 +79,21 @@ def test_the_overhead_explains_the_exponent_of_figure_7() -> None:
 def test_an_overhead_is_not_below_0() -> None:
     without = np.random.default_rng(1)
     assert fit_offset_power_law(SIZES, costs(without, 0.0, 1.0, 5)).overhead.low == 0.0
+
+
+@given(
+    st.lists(st.floats(1e-6, 1e6) | st.just(1.0), min_size=8, max_size=8),
+    st.sampled_from([1, 3]),
+)
+def test_any_costs_have_a_fit_at_least_as_good_as_the_plain_law(values: list[float], seeds: int) -> None:
+    table = np.array(values) * np.ones((seeds, 1)) * np.exp(0.01 * np.arange(seeds))[:, None]
+    fit, plain = fit_offset_power_law(SIZES, table), fit_power_law(SIZES, table)
+    assert np.isfinite([fit.exponent.mean, fit.exponent.low, fit.exponent.high, fit.overhead.mean, fit.factor]).all()  # type: ignore[list-item]
+    log_means = np.log(table).mean(axis=0)
+    losses = [
+        sum((np.log(law.predict(x)[0]) - y) ** 2 for x, y in zip(SIZES, log_means, strict=True)) for law in (fit, plain)
+    ]
+    assert losses[0] <= losses[1] * 1.05 + 1e-6
 
 
 def test_three_sizes_are_refused_and_missing_seeds_left_out() -> None:
