@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
@@ -75,12 +76,19 @@ def steps(
     if not low <= high:
         raise ValueError(f"dominance needs a range of sizes, low ≤ high; got {low:g} and {high:g}")
     sizes = sorted({low} | {round(cell.size, 6) for cell in (*over, *under) if low <= round(cell.size, 6) <= high})
-    return [(size, _best(over, size), _best(under, size)) for size in sizes]
+    return list(zip(sizes, _best(over, sizes), _best(under, sizes), strict=True))
 
 
-def _best(cells: Sequence[SizedCell], size: float) -> Sample:
-    """Recalls of the cell of at most `size` with the best mean, the first of equals."""
-    small = [cell for cell in cells if cell.size <= size + SLACK]
-    if not small:
-        raise ValueError(f"a frontier has no cell of at most {size:g}; compare over sizes that both reach")
-    return max(small, key=lambda cell: fmean(cell.recalls.values())).recalls
+def _best(cells: Sequence[SizedCell], sizes: Sequence[float]) -> Iterator[Sample]:
+    """Recalls of the cell of at most each of the rising `sizes` with the best mean, the smallest of equals."""
+    rising = sorted(cells, key=lambda cell: cell.size)
+    best, highest, seen = None, -math.inf, 0
+    for size in sizes:
+        while seen < len(rising) and rising[seen].size <= size + SLACK:
+            mean = fmean(rising[seen].recalls.values())
+            if mean > highest:
+                best, highest = rising[seen].recalls, mean
+            seen += 1
+        if best is None:
+            raise ValueError(f"a frontier has no cell of at most {size:g}; compare over sizes that both reach")
+        yield best
