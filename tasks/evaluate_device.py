@@ -21,7 +21,7 @@ from models.devices.stream_batch import BLOCK_ELEMENTS, ROW_TOKENS, BatchPhase, 
 from models.mechanism import MECHANISMS
 from models.stream import KEY_BYTES, Floats, Phase, Stream
 from tasks.evaluate import PHASE_SERIES, SUMMED_METRICS, UNUSED, Outcome, checked, evaluate, failure
-from tasks.fitting import Fits
+from tasks.fitting import Fits, fit_all, fit_key
 from tasks.seeds import generator
 from tasks.workload import Workload
 
@@ -94,13 +94,17 @@ def _evaluate_learned(
     timeout: float | None,
     fits: Fits | None,
 ) -> list[list[Outcome]]:
-    """Mechanisms that learn: they train and read on torch's default device, stream by stream."""
+    """Mechanisms that learn: they train and read on torch's default device, all seeds at once and stream by stream."""
     if not mechanisms:
         return [[] for _ in seeds]
     import torch
 
     with torch.device(device):
-        return [evaluate(workload, mechanisms, seed, episodes, dtype, timeout, fits) for seed in seeds]
+        known = dict(fits or {})
+        for config in mechanisms:
+            if unfitted := [seed for seed in seeds if fit_key(config, seed) not in known]:
+                known |= fit_all(workload, [config], unfitted)
+        return [evaluate(workload, mechanisms, seed, episodes, dtype, timeout, known) for seed in seeds]
 
 
 class _Sweep:

@@ -130,10 +130,10 @@ class EndToEnd(Network[EndToEndConfig]):
         """Tokens that are not kept are dropped."""
         memory = self.remember(self.config, self.tensors, keys, values)
         if self.config.memory == "dp_rule":
-            self.opened: Ints = np.isfinite(memory.pop("log_mask")[0, 0].numpy()).astype(np.int64)
+            self.opened: Ints = np.isfinite(memory.pop("log_mask")[0, 0].cpu().numpy()).astype(np.int64)
             kept = np.flatnonzero(self.opened)
         elif self.config.memory in GATES:
-            logits = memory.pop("logits")[0, 0].numpy().astype(np.float64)
+            logits = memory.pop("logits")[0, 0].cpu().numpy().astype(np.float64)
             kept = largest(logits - logits.min(), self.config.budget)
         else:
             return memory

@@ -156,7 +156,7 @@ class Hybrid(Network[HybridConfig]):
             return np.full(self.length, self.config.state)
         if self.config.memory == "attention":
             return np.arange(1, self.length + 1)
-        return self.opened.numpy().astype(np.int64).cumsum()
+        return self.opened.cpu().numpy().astype(np.int64).cumsum()
 
     @classmethod
     def plain_scores(

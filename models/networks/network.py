@@ -27,8 +27,8 @@ STATE_BYTES = 4
 class Network(TrainedMechanism[N]):
     """Subclasses say how tokens become a memory, `remember`, and how queries are answered from it, `recall`.
 
-    Both work on S seeds and B streams at once, on the device where their tensors are. The size in bytes is that of the
-    parameters and of the memory's tensors, 4 bytes a number.
+    Both work on S seeds and B streams at once, on the device where their tensors are: torch's default device. The size
+    in bytes is that of the parameters and of the memory's tensors, 4 bytes a number.
     """
 
     @classmethod
@@ -85,7 +85,7 @@ class Network(TrainedMechanism[N]):
         import torch
 
         super().use(fitted)
-        self.tensors = {name: torch.from_numpy(array)[None] for name, array in fitted.parameters.items()}
+        self.tensors = {name: torch.tensor(array)[None] for name, array in fitted.parameters.items()}
 
     def start(self, stream: Stream, rng: np.random.Generator) -> None:
         self.stream = stream
@@ -101,7 +101,7 @@ class Network(TrainedMechanism[N]):
         values = np.eye(self.stream.classes, dtype=np.float32)[self.stream.values[:stop]]
         with torch.no_grad():
             keys = _as_batch(similarities.keys[:stop])
-            self.memory = self.remember_for_good(keys, torch.from_numpy(values)[None, None])
+            self.memory = self.remember_for_good(keys, torch.tensor(values)[None, None])
 
     def remember_for_good(self, keys: Tensor, values: Tensor) -> Tensors:
         """`remember` after training, where what training only plays down is left out."""
@@ -113,7 +113,7 @@ class Network(TrainedMechanism[N]):
 
         with torch.no_grad():
             scores = self.recall(self.config, self.tensors, self.memory, _as_batch(queries))[0, 0]
-        return scores.numpy().astype(np.float64)
+        return scores.cpu().numpy().astype(np.float64)
 
     def answer(self, block: QueryBlock, phase: Phase) -> Floats:
         return scored(self.scores(block.queries).argmax(axis=1)[None], block, phase)
@@ -174,4 +174,4 @@ def _as_batch(vectors: Floats) -> Tensor:
     """Vectors [n, d] of one stream, as [1, 1, n, d] in 32 bits."""
     import torch
 
-    return torch.from_numpy(vectors.astype(np.float32))[None, None]
+    return torch.tensor(vectors.astype(np.float32))[None, None]

@@ -95,7 +95,7 @@ def untimed(outcome: Outcome) -> dict[str, float]:
 def test_metrics_are_those_of_the_cpu(workload: Workload[Any], dtype: str) -> None:
     """No decision of these streams is closer than the tolerance, so nothing may differ but the rounding of means."""
     configs = [mechanism(tree) for tree in CONFIGS]
-    seeds = (3, 4)
+    seeds = (3, 5)
     for seed, row in zip(seeds, evaluate_on(DEVICE, workload, configs, seeds, 3, dtype), strict=True):
         for config, ours, theirs in zip(configs, row, evaluate(workload, configs, seed, 3, dtype), strict=True):
             assert untimed(ours) == pytest.approx(untimed(theirs), abs=1e-6), config
