@@ -9,13 +9,14 @@ from pathlib import Path
 from orchestrator.results import result_rows
 from orchestrator.store.records import SweepRow
 from orchestrator.store.store import Store
+from tasks.by_device import summarise
 from tasks.kind import KINDS
 from tasks.summary import ReportInput, Summary
 
 
 def summary_of(store: Store, sweep: SweepRow) -> Summary:
     """What the sweep says so far."""
-    return KINDS.implementation(sweep.kind).summarise(list(result_rows(store, sweep)))
+    return summarise(KINDS.implementation(sweep.kind), list(result_rows(store, sweep)))
 
 
 def report_input(store: Store, sweep: SweepRow) -> ReportInput:
@@ -34,7 +35,7 @@ def report_input(store: Store, sweep: SweepRow) -> ReportInput:
         counts={"trials": counts.total, "done": counts.done, "failed": counts.failed, "reused": sweep.reused},
         failures=dict(Counter(row["reason"] for row in rows if row["state"] == "failed")),
         spec=sweep.spec_text,
-        summary=KINDS.implementation(sweep.kind).summarise(rows),
+        summary=summarise(KINDS.implementation(sweep.kind), rows),
         hardware=tuple(store.hardware_of(sweep.id)),
         reproduce=_reproduce(sweep),
         software={name: str(value) for name, value in sweep.software.items()},

@@ -11,6 +11,7 @@ import typer
 
 from orchestrator.cli import (
     claim_commands,
+    compare_commands,
     control_commands,
     db_commands,
     log_commands,
@@ -35,6 +36,7 @@ spec_commands.register(app)
 sweep_commands.register(app)
 control_commands.register(app)
 claim_commands.register(app)
+compare_commands.register(app)
 log_commands.register(app)
 db_commands.register(app)
 machine_commands.register(app)

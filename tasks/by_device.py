@@ -1,0 +1,47 @@
+"""What a sweep says that ran on several device classes: each by itself, then each beside the first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tasks.cells import Row
+from tasks.comparing import NothingInCommonError, Side, compare_sides
+from tasks.comparing_sections import comparison_sections
+from tasks.kind import Kind
+from tasks.summary import Section, Summary
+
+
+def summarise(kind: type[Kind], rows: Sequence[Row]) -> Summary:
+    """The summary of `kind`; where trials were asked for on several device classes, one of all, compared at the end."""
+    devices: dict[str, list[Row]] = {}
+    for row in rows:
+        devices.setdefault(row["device"], []).append(row)
+    if len(devices) < 2:
+        return kind.summarise(rows)
+    parts = [_named(device, kind.summarise(of_device)) for device, of_device in devices.items()]
+    return Summary(
+        tuple(panel for part in parts for panel in part.panels),
+        tuple(warning for part in parts for warning in part.warnings),
+        (*(section for part in parts for section in part.sections), *_compared(devices)),
+    )
+
+
+def _named(device: str, summary: Summary) -> Summary:
+    """`summary` with the device's name in every title, warning and file's name."""
+    return Summary(
+        tuple(replace(panel, title=f"{panel.title} on {device}") for panel in summary.panels),
+        tuple(f"{device}: {warning}" for warning in summary.warnings),
+        tuple(replace(one, name=f"{one.name}-{device}", title=f"{one.title} on {device}") for one in summary.sections),
+    )
+
+
+def _compared(devices: dict[str, list[Row]]) -> list[Section]:
+    first, *others = (Side(device, device, rows) for device, rows in devices.items())
+    sections: list[Section] = []
+    for number, other in enumerate(others, start=1):
+        try:
+            sections += comparison_sections(compare_sides(first, other), number)
+        except NothingInCommonError:  # nothing is finished on both yet
+            continue
+    return sections
