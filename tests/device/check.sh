@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# What only a machine with a device can show, in under six minutes: tests/device/check.sh [cuda|mps]
+#
+# 1. every device form, and the evaluation around them, agrees with the float64 references on the device
+# 2. a frontier runs on the CPU and on the device, and the two are compared
+# 3. throughput of the fused device path beside the fused CPU path and a per-step loop on the same device
+#
+# PYTHON names the interpreter of the environment slotsweep is installed in (default: python).
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+device=${1:-cuda}
+python=${PYTHON:-python}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export OMP_NUM_THREADS=1
+
+step() { printf '\n== %s (%ss)\n' "$1" "$SECONDS"; }
+
+step "devices here"
+"$python" -c "
+import sys
+from models.devices.device import available_devices, capabilities
+for device in available_devices():
+    print(*capabilities(device), sep='\n')
+sys.exit(None if '$device' in available_devices() else 'there is no $device here')"
+
+step "agreement with the references on $device"
+SLOTSWEEP_TEST_DEVICE=$device "$python" -m pytest -q -x -p no:cacheprovider \
+    tests/models/test_device_path.py tests/tasks/test_evaluate_device.py
+
+step "a frontier on cpu and $device"
+sed "s/cuda/$device/" tests/device/frontier.yaml > "$work/frontier.yaml"
+(
+    cd "$work"
+    slotsweep() { "$python" -P -c "from orchestrator.cli import main; main()" "$@"; }
+    slotsweep run frontier.yaml --json
+    slotsweep compare last
+)
+
+step "throughput on $device"
+"$python" tests/device/throughput.py "$device"
+step "done"
