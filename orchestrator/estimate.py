@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
+from collections.abc import Set
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.batching import stream_tokens
+from orchestrator.forecast import Forecast, History, Work
 from orchestrator.plan import Plan
 
 if TYPE_CHECKING:
     from orchestrator.store.glance import Glance
 
-HISTORY_CELLS = 500
+RECENT_STARTS = 5
 START_SECONDS = 8.0
 TRIAL_SECONDS = 5e-4
-"""What starting workers, and handing out, storing and tracking a trial, cost beside the arithmetic."""
+"""What starting workers, where none were started before, and handing out, storing and tracking a trial, cost beside
+the arithmetic."""
 
 STORE_BYTES_PER_TRIAL = 1_600
 TRACKING_BYTES_PER_TRIAL = 9_000
@@ -28,9 +31,18 @@ WORKER_BYTES = 300 * 2**20
 
 @dataclass(frozen=True)
 class Estimate:
-    """hours: on `workers` cores, None if unknown; basis: what it rests on; memory and disk in bytes."""
+    """What a plan takes on `workers` cores.
+
+    hours         from start to end; None if unknown. low_hours, high_hours: its 95% interval
+    worker_hours  of computing, all workers together, as far as known
+    basis         what the estimate rests on, or what would make it known
+    memory_bytes, disk_bytes
+    """
 
     hours: float | None
+    low_hours: float | None
+    high_hours: float | None
+    worker_hours: float
     workers: int
     basis: str
     memory_bytes: int
@@ -41,35 +53,57 @@ class Estimate:
         return asdict(self)
 
 
-def estimate(plan: Plan, store: Glance | None, new_trials: int, workers: int) -> Estimate:
-    """Estimate for the `new_trials` of `plan` that are not reused."""
-    rates = _rates(store) if store is not None else {}
-    names = {cell.mechanism["name"] for group in plan.groups for cell in group.cells}
-    unknown = sorted(names - rates.keys())
-    tokens = [stream_tokens(group.workload.identity()) for group in plan.groups]
-    if unknown:
-        hours, basis = None, f"unknown: no finished trial here yet of {', '.join(unknown)}"
-    else:
-        seconds = sum(
-            rates[cell.mechanism["name"]] * length * group.episodes * len(plan.spec.seeds)
-            for group, length in zip(plan.groups, tokens, strict=True)
-            for cell in group.cells
+def estimate(plan: Plan, store: Glance | None, done: Set[str], workers: int) -> Estimate:
+    """Estimate for the trials of `plan` whose keys are not among `done`."""
+    works = _works(plan, done)
+    history = History(store, {work.cell.mechanism["name"] for work in works if work.trials})
+    forecast = history.forecast(works)
+    new_trials = sum(work.trials for work in works)
+    workers = 1 if plan.kind.measures_time else workers
+    starts = store.starts(RECENT_STARTS) if store is not None else []
+    start = sorted(starts)[len(starts) // 2] if starts else START_SECONDS
+    around = (start if new_trials else 0.0) + new_trials * TRIAL_SECONDS
+    computing = max(forecast.total / workers, forecast.longest)
+    known = not forecast.unknown
+    spread = forecast.spread
+    return Estimate(
+        hours=(computing + around) / 3600 if known else None,
+        low_hours=(computing / spread + around) / 3600 if known else None,
+        high_hours=(computing * spread + around) / 3600 if known else None,
+        worker_hours=forecast.total / 3600,
+        workers=workers,
+        basis=_basis(forecast, start) if new_trials else "everything is there already",
+        memory_bytes=workers * _worker_memory(plan, history),
+        disk_bytes=new_trials * (STORE_BYTES_PER_TRIAL + TRACKING_BYTES_PER_TRIAL),
+    )
+
+
+def _works(plan: Plan, done: Set[str]) -> list[Work]:
+    """The plan's cells, each with how many of its trials are to be computed. Trials listed twice count once."""
+    cells = {cell.digest: cell for group in plan.groups for cell in group.cells}
+    keys = {key: cell.digest for cell, _, key in plan.trials() if key not in done}
+    missing = Counter(keys.values())
+    return [Work(cell, missing[digest]) for digest, cell in cells.items()]
+
+
+def _basis(forecast: Forecast, start: float) -> str:
+    if forecast.unknown:
+        return (
+            f"unknown: no finished trial here yet of {', '.join(forecast.unknown)}; "
+            "a run with `--set seeds=1` would tell"
         )
-        share = new_trials / max(1, plan.trial_count)
-        seconds = seconds * share / workers + new_trials * TRIAL_SECONDS + (START_SECONDS if new_trials else 0.0)
-        hours = seconds / 3600
-        basis = "time a token of earlier trials of these mechanisms here, 0.5 ms a trial, 8 s to start"
-    longest = max(tokens, default=0)
-    memory = workers * (WORKER_BYTES + 2 * 8 * BLOCK_ROWS * longest + 2 * min(QUERY_BLOCK_BYTES, 8 * longest * longest))
-    disk = new_trials * (STORE_BYTES_PER_TRIAL + TRACKING_BYTES_PER_TRIAL)
-    return Estimate(hours, workers, basis, memory, disk)
+    beyond = sorted({size.removeprefix("workload.") for sizes in forecast.beyond.values() for size in sizes})
+    return (
+        f"95% interval from {forecast.trials:,} trials of these mechanisms here"
+        f"{', extrapolated in ' + ', '.join(beyond) if beyond else ''}; 0.5 ms a trial, {start:.0f} s to start"
+    )
 
 
-def _rates(store: Glance) -> dict[str, float]:
-    """Mean wall seconds a token took, by mechanism name."""
-    seconds: dict[str, float] = defaultdict(float)
-    tokens: dict[str, float] = defaultdict(float)
-    for cell, mean, count in store.cell_times(HISTORY_CELLS):
-        seconds[cell.mechanism["name"]] += mean * count
-        tokens[cell.mechanism["name"]] += stream_tokens(cell.workload) * cell.episodes * count
-    return {name: seconds[name] / tokens[name] for name in seconds if tokens[name]}
+def _worker_memory(plan: Plan, history: History) -> int:
+    """Bytes a worker takes: the most that any took on streams as long as these, or what the blocks it holds take."""
+    longest = max((stream_tokens(group.workload.identity()) for group in plan.groups), default=0)
+    blocks = WORKER_BYTES + 2 * 8 * BLOCK_ROWS * longest + 2 * min(QUERY_BLOCK_BYTES, 8 * longest * longest)
+    lengths = [(stream_tokens(cost.cell.workload), cost.peak_memory_bytes or 0) for cost in history.cells]
+    seen = max((peak for tokens, peak in lengths if tokens <= longest), default=0)
+    measured = seen if any(tokens >= longest and peak for tokens, peak in lengths) else 0
+    return measured or max(blocks, seen)

@@ -58,15 +58,15 @@ def describe(plan: Plan, settings: Settings, workers: int, *, explained: bool = 
             digests.add(cell.digest)
             devices[cell.device] = devices.get(cell.device, 0) + len(plan.spec.seeds)
     unique = len(digests) * len(plan.spec.seeds)
-    reused = glance.count_done(key for _, _, key in plan.trials()) if glance is not None else 0
+    done = glance.done_keys(key for _, _, key in plan.trials()) if glance is not None else set()
     return PlanSummary(
         trials=plan.trial_count,
         cells=plan.cell_count,
         unique=unique,
-        reused=reused,
+        reused=len(done),
         batches=_count_batches(plan),
         devices=devices,
-        estimate=estimate(plan, glance, unique - reused, workers),
+        estimate=estimate(plan, glance, done, workers),
         explanations=explain(plan, _known(plan, _existing_store(settings))) if explained else None,
     )
 

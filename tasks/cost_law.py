@@ -118,9 +118,10 @@ def _posterior(x: Floats, y: Floats, prior: Floats) -> tuple[Floats, Floats, flo
 def _beyond(names: Sequence[str], known: Floats, asked: Floats) -> tuple[str, ...]:
     """Names of numbers outside the range measured, and of words that were never measured."""
     low, high = (np.nan_to_num(edge, nan=0.0) for edge in (_least(known), -_least(-known)))
+    low[["=" in name for name in names]] = 0.0
     unseen = np.isnan(known).all(axis=0) & ~np.isnan(asked).all(axis=0)
     with np.errstate(invalid="ignore"):
-        outside = unseen | ((asked > high + 1e-9) | (asked < low - 1e-9)).any(axis=0)
+        outside = np.logical_or(unseen, ((asked > high + 1e-9) | (asked < low - 1e-9)).any(axis=0))
     return tuple(name for name, out in zip(names, outside, strict=True) if out)
 
 

@@ -12,6 +12,7 @@ import typer
 from orchestrator.cli.output import duration, print_json, print_rich, say, size
 
 if TYPE_CHECKING:
+    from orchestrator.estimate import Estimate
     from orchestrator.explain import Explanation
     from orchestrator.plan import Plan
     from orchestrator.plan_summary import PlanSummary
@@ -108,19 +109,26 @@ def _suite_as_json(names: list[str], summaries: list[PlanSummary]) -> dict[str, 
 
 
 def _print_plan(made: Plan, summary: PlanSummary) -> None:
-    hours = summary.estimate.hours
-    time = "unknown" if hours is None else duration(3600 * hours)
     devices = ", ".join(f"{count} on {device}" for device, count in summary.devices.items())
     typer.echo(f"{made.spec.name} ({made.spec.kind})")
     typer.echo(f"  trials    {summary.trials}: {summary.cells} cells x {len(made.spec.seeds)} seeds; {devices}")
     typer.echo(f"  unique    {summary.unique}")
     typer.echo(f"  reused    {summary.reused}, already done in this store")
     typer.echo(f"  batches   {summary.batches}")
-    typer.echo(f"  time      {time} on {summary.estimate.workers} workers ({summary.estimate.basis})")
+    typer.echo(f"  time      {_time(summary.estimate)} ({summary.estimate.basis})")
     typer.echo(f"  memory    about {size(summary.estimate.memory_bytes)}")
     typer.echo(f"  disk      about {size(summary.estimate.disk_bytes)}")
     if summary.explanations is not None:
         _print_explanations(summary.explanations)
+
+
+def _time(estimate: Estimate) -> str:
+    """How long a plan takes, with its interval, and on how many workers."""
+    hours, low, high = estimate.hours, estimate.low_hours, estimate.high_hours
+    workers = f"on {estimate.workers} workers" if estimate.workers > 1 else "on one worker"
+    if hours is None or low is None or high is None:
+        return f"unknown {workers}"
+    return f"{duration(3600 * hours)}, {duration(3600 * low)} to {duration(3600 * high)}, {workers}"
 
 
 def _print_explanations(explanations: list[Explanation]) -> None:

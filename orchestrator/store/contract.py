@@ -97,7 +97,7 @@ class StoreContract:
         second = store.submit(new_sweep(), asked(seeds=4))
         assert (second.trials, second.reused) == (8, 6)
         assert len(trials_of(store, second.sweep)) == 2
-        assert store.count_done(key for _, _, key in asked(seeds=4)) == 6
+        assert store.done_keys(key for _, _, key in asked(seeds=4)) == {key for _, _, key in asked()}
 
     def test_without_cache_a_new_generation_is_computed_and_history_stays(self, store: Store) -> None:
         """Both generations have their own results."""
@@ -147,7 +147,7 @@ class StoreContract:
         store.accept(lease.attempt, WORKER, [result(lease.trials[0])])
         assert store.submit(new_sweep(use_cache=False), asked(1, 1)).reused == 0
         assert store.submit(new_sweep(), asked(1, 1)).reused == 1
-        assert store.count_done(key for _, _, key in asked(1, 1)) == 1
+        assert len(store.done_keys(key for _, _, key in asked(1, 1))) == 1
 
     def test_a_pending_trial_of_two_sweeps_is_computed_once(self, store: Store) -> None:
         """The row is shared, and both sweeps see its result and hear of it."""
@@ -305,8 +305,28 @@ class StoreContract:
         assert store.hardware_of(submitted.sweep) == [{"cpu_model": "x"}]
         [row] = store.trial_rows(submitted.sweep)
         assert store.hardware_records()[row["hardware"]] == {"cpu_model": "x"}
-        [(timed, seconds, count)] = store.cell_times(10)
-        assert (timed.digest, seconds, count) == ("cell-0", 1.0, 1)
+
+    def test_costs_are_told_by_cell_and_by_stream(self, store: Store) -> None:
+        """What is a trial's own, what trials of a seed share, and how long workers took to start."""
+        with_worker(store)
+        submitted = store.submit(new_sweep(), asked(2, 2))
+        lease = store.claim(
+            submitted.sweep, trials_of(store, submitted.sweep), WORKER, 60, store.register_orchestrator()
+        )
+        assert lease is not None
+        own = [0.25, 0.75, 0.5, None]
+        results = [replace(result(t), own_seconds=s) for t, s in zip(lease.trials, own, strict=True)]
+        store.accept(lease.attempt, WORKER, results)
+        second, first = store.cell_costs({"recency", "h2o"}, 10)
+        assert (first.cell, first.device, first.trials, first.attempts) == (cell("cell-0"), "cpu", 2, 1)
+        assert (first.wall_seconds, first.own_seconds, first.peak_memory_bytes) == (1.0, 0.375, 1000)
+        assert (second.cell.digest, second.own_seconds) == ("cell-1", 0.75)
+        assert [one.cell.digest for one in store.cell_costs({"recency"}, 1)] == ["cell-1"]
+        assert store.cell_costs({"h2o"}, 10) == store.cell_costs((), 10) == []
+        [shared] = store.stream_costs(10)
+        assert (shared.cell.digest, shared.device, shared.runs) == ("cell-0", "cpu", 2)
+        assert shared.seconds == (0.75 + 0.25 + 0.5) / 2
+        assert store.starts(5) == [], "nothing starts where everything runs in one process"
 
     def test_attempts_keep_their_history(self, store: Store) -> None:
         """Worker, reason, log and stale results of every attempt at a trial."""

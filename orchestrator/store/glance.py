@@ -1,33 +1,33 @@
-"""A look at a SQLite store through Python's own driver: `plan` asks two things, and SQLAlchemy takes longer to load."""
+"""A look at a SQLite store through Python's own driver: `plan` asks little, and SQLAlchemy takes longer to load."""
 
 from __future__ import annotations
 
-import json
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Protocol
 
 from orchestrator.errors import StoreError
+from orchestrator.store import costs
 from orchestrator.store.chunks import chunks
-from orchestrator.store.records import CellRow
+from orchestrator.store.records import CellCost, StreamCost
 from orchestrator.store.version import HEAD, VERSION_TABLE, old_schema
-
-CELL_TIMES = """
-SELECT digest, kind, workload, mechanism, episodes, dtype, device, fingerprint, avg(wall_seconds), count(*)
-FROM cells JOIN trials ON trials.cell = cells.id JOIN results ON results.trial = trials.id
-GROUP BY cells.id ORDER BY cells.id DESC LIMIT ?
-"""
 
 
 class Glance(Protocol):
     """What a plan asks of a store."""
 
-    def count_done(self, keys: Iterable[str]) -> int:
-        """How many of `keys` have a finished trial."""
+    def done_keys(self, keys: Iterable[str]) -> set[str]:
+        """Those of `keys` that have a finished trial."""
 
-    def cell_times(self, limit: int) -> list[tuple[CellRow, float, int]]:
-        """The `limit` newest cells with finished trials: the cell, mean wall seconds of a trial, number of trials."""
+    def cell_costs(self, mechanisms: Collection[str], most: int) -> list[CellCost]:
+        """As `orchestrator.store.costs.cell_costs`."""
+
+    def stream_costs(self, most: int) -> list[StreamCost]:
+        """As `orchestrator.store.costs.stream_costs`."""
+
+    def starts(self, most: int) -> list[float]:
+        """As `orchestrator.store.costs.starts`."""
 
 
 class SqliteGlance:
@@ -42,15 +42,19 @@ class SqliteGlance:
         if found != HEAD:
             raise StoreError(old_schema(str(file), found))
 
-    def count_done(self, keys: Iterable[str]) -> int:
-        query = "SELECT count(DISTINCT key) FROM trials WHERE state = 'done' AND key IN "
-        return sum(
-            self._connection.execute(f"{query} ({','.join('?' * len(chunk))})", chunk).fetchone()[0]
+    def done_keys(self, keys: Iterable[str]) -> set[str]:
+        query = "SELECT DISTINCT key FROM trials WHERE state = 'done' AND key IN "
+        return {
+            key
             for chunk in chunks(keys)
-        )
+            for (key,) in self._connection.execute(f"{query} ({','.join('?' * len(chunk))})", chunk)
+        }
 
-    def cell_times(self, limit: int) -> list[tuple[CellRow, float, int]]:
-        return [
-            (CellRow(digest, kind, json.loads(workload), json.loads(mechanism), *rest), mean, count)
-            for digest, kind, workload, mechanism, *rest, mean, count in self._connection.execute(CELL_TIMES, (limit,))
-        ]
+    def cell_costs(self, mechanisms: Collection[str], most: int) -> list[CellCost]:
+        return costs.cell_costs(self._connection.execute, mechanisms, most)
+
+    def stream_costs(self, most: int) -> list[StreamCost]:
+        return costs.stream_costs(self._connection.execute, most)
+
+    def starts(self, most: int) -> list[float]:
+        return costs.starts(self._connection.execute, most)

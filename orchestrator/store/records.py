@@ -47,6 +47,37 @@ class CellRow:
 
 
 @dataclass(frozen=True)
+class CellCost:
+    """What finished trials of a cell took on workers of one device class.
+
+    attempts            batches that they ran in
+    wall_seconds        of a trial, mean; own_seconds: the part that is no share of streams read together, None: unknown
+    peak_memory_bytes   largest
+    """
+
+    cell: CellRow
+    device: str
+    trials: int
+    attempts: int
+    wall_seconds: float
+    own_seconds: float | None
+    peak_memory_bytes: int | None
+
+
+@dataclass(frozen=True)
+class StreamCost:
+    """What was done once for all trials that read the streams of one seed, `seconds` on the mean of `runs` times.
+
+    cell: one of those that read them
+    """
+
+    cell: CellRow
+    device: str
+    runs: int
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Submitted:
     """A sweep's id and what became of its trials at submission."""
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import func, select, text
 
-from orchestrator.store import schema
+from orchestrator.store import costs, schema
 from orchestrator.store.base import StorePart
 from orchestrator.store.chunks import CHUNK
 from orchestrator.store.engine import reading
-from orchestrator.store.records import AttemptRow, CellRow
+from orchestrator.store.records import AttemptRow, CellCost, StreamCost
 
 
 class Reporting(StorePart):
@@ -90,18 +90,21 @@ class Reporting(StorePart):
             rows = connection.execute(select(schema.hardware.c.id, schema.hardware.c.record))
             return dict(rows.all())
 
-    def cell_times(self, limit: int) -> list[tuple[CellRow, float, int]]:
-        """The `limit` newest cells with finished trials: the cell, mean wall seconds of a trial, number of trials."""
-        query = (
-            select(schema.cells, func.avg(schema.results.c.wall_seconds), func.count())
-            .join(schema.trials, schema.trials.c.cell == schema.cells.c.id)
-            .join(schema.results, schema.results.c.trial == schema.trials.c.id)
-            .group_by(schema.cells.c.id)
-            .order_by(schema.cells.c.id.desc())
-            .limit(limit)
-        )
+    def cell_costs(self, mechanisms: Collection[str], most: int) -> list[CellCost]:
+        """As `orchestrator.store.costs.cell_costs`."""
+        return costs.cell_costs(self._run, mechanisms, most)
+
+    def stream_costs(self, most: int) -> list[StreamCost]:
+        """As `orchestrator.store.costs.stream_costs`."""
+        return costs.stream_costs(self._run, most)
+
+    def starts(self, most: int) -> list[float]:
+        """As `orchestrator.store.costs.starts`."""
+        return costs.starts(self._run, most)
+
+    def _run(self, query: str, parameters: dict[str, Any]) -> list[Sequence[Any]]:
         with reading(self.engine) as connection:
-            return [(CellRow(*row[1:-2]), float(row[-2]), int(row[-1])) for row in connection.execute(query)]
+            return [tuple(row) for row in connection.execute(text(query), parameters)]
 
     def attempts_of(self, trial: int) -> list[AttemptRow]:
         """The history of a trial (a row id): every attempt at it, oldest first."""

@@ -83,18 +83,17 @@ class Submitting(StorePart):
                 _queue_again(connection, sweep)
         return len(old)
 
-    def count_done(self, keys: Iterable[str]) -> int:
-        """How many of `keys` have a finished trial."""
+    def done_keys(self, keys: Iterable[str]) -> set[str]:
+        """Those of `keys` that have a finished trial."""
         columns = schema.trials.c
         with reading(self.engine) as connection:
-            return sum(
-                connection.execute(
-                    select(func.count(columns.key.distinct())).where(
-                        columns.key.in_(chunk), columns.state == TrialState.DONE
-                    )
-                ).scalar_one()
+            return {
+                key
                 for chunk in chunks(keys)
-            )
+                for key in connection.execute(
+                    select(columns.key).where(columns.key.in_(chunk), columns.state == TrialState.DONE)
+                ).scalars()
+            }
 
     def asked(self, sweep: str) -> list[tuple[CellRow, int, str]]:
         """The sweep's trials as they were asked for: (cell, seed, key) in plan order."""

@@ -165,9 +165,13 @@ def test_a_glance_sees_what_the_store_sees(tmp_path: Path) -> None:
     store.accept(lease.attempt, WORKER, [result(trial) for trial in lease.trials])
     glance = SqliteGlance(file)
     keys = [key for _, _, key in asked(4, 4)]
-    assert glance.count_done(keys) == store.count_done(keys) == 5
-    assert glance.cell_times(10) == store.cell_times(10)
-    assert len(glance.cell_times(2)) == 2
+    assert glance.done_keys(keys) == store.done_keys(keys)
+    assert len(glance.done_keys(keys)) == 5
+    for most in (2, 10):
+        assert glance.cell_costs({"recency"}, most) == store.cell_costs({"recency"}, most)
+        assert glance.stream_costs(most) == store.stream_costs(most)
+    assert len(glance.cell_costs({"recency"}, 2)) == 2
+    assert glance.starts(5) == store.starts(5)
 
 
 def test_a_glance_refuses_what_the_store_refuses(tmp_path: Path) -> None:
