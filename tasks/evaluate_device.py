@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from models.config import MechanismConfig
-from models.devices.device import DeviceClass, batch_memory, full_precision, precision, require, synchronise
+from models.devices.device import (
+    DeviceClass,
+    batch_memory,
+    full_precision,
+    out_of_memory,
+    precision,
+    require,
+    synchronise,
+)
 from models.devices.form import DEVICE_FORMS, DeviceForm, Questions, objection
 from models.devices.stream_batch import BLOCK_ELEMENTS, ROW_TOKENS, BatchPhase, Layout, StreamBatch, layout
 from models.mechanism import MECHANISMS
@@ -192,7 +200,9 @@ class _Sweep:
             for group, measured in self._read_all(streams, runs):
                 group.add(measured, runs)
             return
-        except torch.OutOfMemoryError as error:
+        except RuntimeError as error:
+            if not out_of_memory(error):
+                raise
             full = MemoryError(f"one stream is too much for the memory of {self.device}: {error}")
         if len(streams) == 1:
             for group in self.groups:
@@ -205,7 +215,7 @@ class _Sweep:
         self._read(streams[half:], runs[half:])
 
     def _read_all(self, streams: Sequence[Stream], runs: Sequence[Run]) -> list[tuple[_Group, _Measured]]:
-        """What each group did with `streams`. Raises torch.OutOfMemoryError."""
+        """What each group did with `streams`. Raises RuntimeError where these are too many for the device's memory."""
         batch = StreamBatch(streams, self.device, self.precision, self.dtype)
         noted = [(group, _Measured(group, batch)) for group in self.groups if group.error is None]
         for group, _ in noted:
@@ -255,17 +265,15 @@ class _Group:
         self.tokens = self.queries = 0
 
     def guard(self, step: Callable[..., None], *arguments: Any) -> None:
-        """Run `step` unless this group has failed, and wait for it; remember the error if it fails."""
-        import torch
-
+        """Run `step` unless this group has failed, and wait for it; remember the error, unless memory is full."""
         if self.error is None:
             began = time.perf_counter()
             try:
                 step(*arguments)
                 synchronise(self.device)
-            except torch.OutOfMemoryError:
-                raise
             except (Exception, SystemExit) as error:
+                if out_of_memory(error):
+                    raise
                 self.error = error
             self.seconds_left -= time.perf_counter() - began
             if self.seconds_left < 0 and self.error is None:

@@ -136,6 +136,14 @@ def batch_memory(device: DeviceClass) -> int:
     return CPU_MEMORY
 
 
+def out_of_memory(error: BaseException) -> bool:
+    """Whether `error` says that a device's memory is full. Metal says so in words only."""
+    import torch
+
+    words = isinstance(error, RuntimeError) and "out of memory" in str(error)
+    return words or isinstance(error, torch.OutOfMemoryError)
+
+
 @contextmanager
 def full_precision() -> Iterator[None]:
     """Products of 32-bit matrices in 32 bits, whatever the process allows: TF32 would blur cosines to three digits."""

@@ -144,7 +144,7 @@ class SlotForm(DeviceForm[S]):
         import torch
 
         self.used += counts.sum(-1)
-        self.peak = torch.maximum(self.peak, counts.amax(-1))
+        self.peak = torch.maximum(self.peak, counts.int().amax(-1).long())
 
     def counts(self) -> Tensor:
         return self.open.sum(-1)
@@ -183,8 +183,8 @@ class SlotForm(DeviceForm[S]):
             predicted = values.gather(1, nearest)
         else:
             weights = torch.exp((cosines - highest) / reading)
-            kinds = torch.nn.functional.one_hot(values, self.streams.layout.classes).to(weights.dtype)
-            votes = torch.bmm(weights, kinds)
+            kinds = values[..., None] == torch.arange(self.streams.layout.classes, device=values.device)
+            votes = torch.bmm(weights, kinds.to(weights.dtype))
             border = votes.amax(-1, keepdim=True) * (1.0 - precision.tie_of_shares(reading))
             predicted = first(votes >= border)
         return predicted.masked_fill(empty, ABSTAINED)

@@ -11,12 +11,13 @@ if TYPE_CHECKING:
 def first(chosen: Tensor) -> Tensor:
     """Index [...] of the first true entry of `chosen` [..., n]; n where there is none.
 
-    Not by argmax, which promises the first of equals on some devices only.
+    Not by argmax, which promises the first of equals on some devices only; in 32 bits, as not every device finds the
+    least of 64-bit integers.
     """
     import torch
 
-    places = torch.arange(chosen.shape[-1], device=chosen.device)
-    return torch.where(chosen, places, chosen.shape[-1]).amin(-1)
+    places = torch.arange(chosen.shape[-1], dtype=torch.int32, device=chosen.device)
+    return torch.where(chosen, places, chosen.shape[-1]).amin(-1).long()
 
 
 def lowest(scores: Tensor, among: Tensor, tie: float, *, relative: bool = False) -> Tensor:

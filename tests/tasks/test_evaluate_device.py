@@ -200,6 +200,8 @@ class FragileForm(FullAttentionForm):
                 time.sleep(0.3)
             if fault == "memory" or (fault == "crowded" and len(self.streams) > 1):
                 raise torch.OutOfMemoryError("told to")
+            if fault == "crowded metal" and len(self.streams) > 1:
+                raise RuntimeError("MPS backend out of memory (told to)")
             if fault == "infinite":
                 right[:, c] = float("inf")
         return right
@@ -222,8 +224,9 @@ def test_a_failing_trial_fails_alone_with_its_reason(fragile: Callable[[str], Me
         assert untimed(row[0]) == untimed(row[4]) == untimed(row[5])
 
 
-def test_too_many_streams_at_once_are_read_in_parts(fragile: Callable[[str], MechanismConfig]) -> None:
-    configs = [fragile("crowded"), mechanism({"name": "full_attention"})]
+@pytest.mark.parametrize("fault", ["crowded", "crowded metal"])
+def test_too_many_streams_at_once_are_read_in_parts(fault: str, fragile: Callable[[str], MechanismConfig]) -> None:
+    configs = [fragile(fault), mechanism({"name": "full_attention"})]
     [row] = evaluate_on(DEVICE, associative(items=6), configs, (1,), 5, "float32")
     assert untimed(row[0]) == untimed(row[1])
 

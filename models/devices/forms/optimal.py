@@ -10,7 +10,7 @@ import numpy as np
 from models.devices.form import DeviceForm, Questions, device_form
 from models.devices.stream_batch import Layout, StreamBatch
 from models.mechanisms.optimal import Optimal, OptimalConfig
-from models.stream import Floats, Ints
+from models.stream import Ints
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -41,10 +41,13 @@ class OptimalForm(DeviceForm[OptimalConfig]):
         return self.placed([usage.held for usage in usages]), self.placed([usage.peak for usage in usages])
 
     def answer(self, questions: Questions) -> Tensor:
-        expected = self.placed([bound.bound() for bound in self.bounds]).to(self.streams.precision.wide)
+        import torch
+
+        rows = np.stack([bound.bound() for bound in self.bounds])
+        expected = torch.from_numpy(rows).to(self.streams.precision.wide).to(self.streams.device)
         return expected[..., None].expand(-1, -1, questions.answers.shape[1])
 
-    def placed(self, rows: Sequence[Floats] | Sequence[Ints]) -> Tensor:
+    def placed(self, rows: Sequence[Ints]) -> Tensor:
         """One row [C] a stream, on the device [B, C]."""
         import torch
 
