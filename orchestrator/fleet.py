@@ -7,21 +7,39 @@ from dataclasses import dataclass
 from typing import Any
 
 from models.devices.device import DeviceClass
+from orchestrator.errors import ExecutorError
 from workers.devices import ACCELERATOR_TYPE, CUDA_MEMORY, Offer
-from workers.gcs import DEATHS
+from workers.gcs import DEATHS, Cluster, ClusterError
 
 NODES_NAMED = 8
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class Want:
     """Workers that trials need: of a device class, and with a model of GPU (None: any)."""
 
     device: DeviceClass
     accelerator: str | None = None
 
+    def met_by(self, workers: Iterable[Want]) -> bool:
+        """Whether one of `workers`, each given as the class and model that it is, will do."""
+        return any(
+            worker.device == self.device
+            and (self.device == "cpu" or self.accelerator is None or same_model(self.accelerator, worker.accelerator))
+            for worker in workers
+        )
+
     def __str__(self) -> str:
         return self.device if self.accelerator is None else f"{self.device} on {self.accelerator}"
+
+
+def same_model(one: str, other: str | None) -> bool:
+    """Whether two names of GPUs mean one model: H100 and h100."""
+    return one.lower() == (other or "").lower()
+
+
+Demand = frozenset[Want]
+"""Wants of which one is enough: a trial for `any` device can do with each class that its mechanism runs on."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +77,7 @@ class Node:
 
     def meets(self, want: Want) -> bool:
         """Whether a worker for `want` can run here."""
-        right = want.accelerator is None or want.accelerator.lower() == (self.accelerator or "").lower()
-        return self.usable and self.count(want.device) > 0 and (right or want.device == "cpu")
+        return self.usable and self.count(want.device) > 0 and want.met_by([Want(want.device, self.accelerator)])
 
     def __str__(self) -> str:
         parts = [f"{self.cpus} cores"]
@@ -97,25 +114,36 @@ def _node(record: Mapping[str, Any], leaving: bool) -> Node:
     )
 
 
+def cluster_nodes(address: str) -> list[Node]:
+    """The nodes of the cluster whose head is at `address`, without joining it. Raises ExecutorError."""
+    try:
+        cluster = Cluster(address)
+    except ClusterError as error:
+        raise ExecutorError(str(error)) from error
+    try:
+        return nodes_of(cluster.nodes(), cluster.draining())
+    finally:
+        cluster.close()
+
+
 def local_node(offer: Offer) -> Node:
     """The fleet of one machine."""
     return Node("local", "this machine", offer.cpus, offer.cuda, offer.mps, 0, offer.accelerator, offer.cuda_memory)
 
 
-def unmet(wants: Iterable[Want], nodes: Sequence[Node], *, unusable: str | None = None) -> str | None:
-    """Why some of `wants` cannot be placed on `nodes`, what there is instead, and the nearest offer; None if all can.
+def unmet(demands: Iterable[Demand], nodes: Sequence[Node], *, unusable: str | None = None) -> str | None:
+    """Why some of `demands` cannot be placed on `nodes`, what there is, and the nearest offer; None if all can.
 
     unusable: why a GPU of this machine is no device, if there is one
     """
-    missing = [want for want in wants if not any(node.meets(want) for node in nodes)]
+    missing = [demand for demand in demands if not any(node.meets(want) for node in nodes for want in demand)]
     if not missing:
         return None
+    wants = sorted({want for demand in missing for want in demand}, key=str)
     here = [node for node in nodes if node.gone is None]
-    said = [f"no worker offers {' or '.join(map(str, missing))}", _what_there_is(here)]
-    if unusable is not None:
-        said[-1] += f" (its GPU cannot be used: {unusable})"
-    said.append("; ".join(dict.fromkeys(_nearest(want, here) for want in missing)))
-    return "; ".join(said)
+    found = _what_there_is(here) + (f" (its GPU cannot be used: {unusable})" if unusable is not None else "")
+    nearest = "; ".join(dict.fromkeys(_nearest(want, here) for want in wants))
+    return f"no worker offers {' or '.join(map(str, wants))}; {found}; {nearest}"
 
 
 def _what_there_is(nodes: Sequence[Node]) -> str:

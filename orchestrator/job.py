@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from functools import partial
 
+from models.devices.device import DeviceClass
 from orchestrator.batching import Batch, batches
+from orchestrator.fleet import Demand, Want
+from orchestrator.outlook import Outlook, Span
 from orchestrator.spec.spec import Policy
 from orchestrator.store.records import Accepted, Counts, Lease, Pending, SweepRow
 from orchestrator.store.store import Store
-from workers.batch import BatchTask
+from orchestrator.waiting import Classes, WaitingBatches
+from tasks.devices import classes_for
+from workers.batch import BatchReport, BatchTask, load_mechanism
+from workers.host import WorkerCard
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a sweep is. `computed` counts trials finished by this run, in `seconds` since its workers were ready."""
+    """How far a sweep is. `computed` counts trials finished by this run, in `seconds` since its workers were ready.
+
+    waiting: why some of its trials have no worker to go to; None if all have
+    left: seconds that it will still take, as far as can be told; None before anything was measured
+    """
 
     sweep: str
     name: str
@@ -24,24 +35,33 @@ class Progress:
     failed: int
     computed: int = 0
     seconds: float = 0.0
+    waiting: str | None = None
+    left: float | None = None
 
 
 class Job:
-    """Hands out a sweep's batches in plan order; those given back are handed out again after the others."""
+    """Hands out a sweep's batches; those given back are handed out again after the others.
+
+    Where batches are long, the longest go first, so that no worker is left alone with one at the end; others follow in
+    plan order. Trials that share streams stay together, seed by seed.
+    """
 
     def __init__(self, store: Store, sweep: SweepRow, policy: Policy) -> None:
         self.sweep = sweep
         self.policy = policy
         self.running: dict[int, Batch] = {}
         self.closed = False
+        self.begun = False
+        self.stuck_since: float | None = None
         self._failures = 0
         self.progress = Progress(
             sweep.id, sweep.name, sweep.counts.total, sweep.counts.done, sweep.counts.failed + sweep.counts.cancelled
         )
         self._store = store
         self._cells = store.cells(sweep.id)
-        self._urgent: deque[Batch] = deque()
-        self._waiting = self._rest()
+        self._able: dict[int, Classes] = {}
+        self._outlook = Outlook(store, {}, ())
+        self._waiting = WaitingBatches(self._rest, self._classes)
 
     @property
     def rank(self) -> tuple[int, float, str]:
@@ -53,26 +73,57 @@ class Job:
         """Whether so many trials failed, since this job began, that the sweep is to stop."""
         return self.policy.stop_after is not None and self._failures >= self.policy.stop_after
 
-    def next_batch(self) -> Batch | None:
-        """The next batch to hand out; None when there is none right now."""
-        if self.closed or self.spent:
-            return None
-        return self._urgent.popleft() if self._urgent else next(self._waiting, None)
+    @property
+    def demands(self) -> AbstractSet[Demand]:
+        """What the sweep's cells need: one of each of these."""
+        return {self._demand(self._classes(cell)) for cell in self._cells}
+
+    def demands_left(self, *, read: bool) -> AbstractSet[Demand]:
+        """What waiting trials need that workers could not be handed; all demands if no worker has `read` any."""
+        return {self._demand(classes) for classes in self._waiting.set_aside} if read else self.demands
+
+    def _demand(self, classes: Classes) -> Demand:
+        model = self.policy.accelerator
+        return frozenset(Want(device, None if device == "cpu" else model) for device in classes)
+
+    def _classes(self, cell: int) -> Classes:
+        """Device classes that can run the trials of a cell (a row)."""
+        if cell not in self._able:
+            row = self._cells[cell]
+            mechanism = load_mechanism(row.mechanism)
+            self._able[cell] = (
+                classes_for("any", self.sweep.kind, mechanism, row.dtype)
+                if row.device == "any"
+                else frozenset({row.device})
+            )
+        return self._able[cell]
+
+    def next_batch(self, worker: WorkerCard) -> Batch | None:
+        """The next batch to hand to `worker`; None when there is none for it right now."""
+        right = Want(worker.device, self.policy.accelerator).met_by([Want(worker.device, worker.accelerator)])
+        return None if self.closed or self.spent or not right else self._waiting.next(worker.device)
 
     def hasten(self, batch: Batch, trials: set[int]) -> None:
         """Hand out those of `batch`'s trials that are in `trials` before everything else."""
-        self._urgent.append(Batch(batch.cells, tuple(trial for trial in batch.trials if trial.trial in trials)))
+        self._waiting.hasten(Batch(batch.cells, tuple(trial for trial in batch.trials if trial.trial in trials)))
 
     def start_over(self) -> None:
         """Look through the sweep again for trials that wait: some were given back, or added."""
-        self._waiting = self._rest()
+        self._waiting.start_over()
+
+    def wait_for(self, why: str | None) -> bool:
+        """Note why trials have no worker to go to (None: all have); whether that is news."""
+        news = why != self.progress.waiting
+        self.progress = replace(self.progress, waiting=why)
+        return news
 
     def recount(self, counts: Counts) -> None:
         """Take the sweep's number of trials from the store: it may have been extended."""
         self.progress = replace(self.progress, total=counts.total)
 
-    def task(self, batch: Batch, lease: Lease) -> BatchTask:
-        """What a worker is handed for those trials of `batch` that were leased."""
+    def task(self, batch: Batch, lease: Lease, device: DeviceClass) -> BatchTask:
+        """What a worker on `device` is handed for those trials of `batch` that were leased."""
+        self.begun = True
         leased = set(lease.trials)
         trials = [trial for trial in batch.trials if trial.trial in leased]
         cells = list(dict.fromkeys(trial.cell for trial in trials))
@@ -87,6 +138,7 @@ class Job:
             episodes=first.episodes,
             dtype=first.dtype,
             timeout=self.policy.timeout,
+            device=device,
         )
 
     def count(self, accepted: Accepted, seconds: float) -> None:
@@ -98,13 +150,38 @@ class Job:
             failed=self.progress.failed + accepted.failed,
             computed=self.progress.computed + accepted.done + accepted.failed,
             seconds=seconds,
+            left=self._outlook.left() * seconds / measured if (measured := self._outlook.measured) else None,
         )
 
-    def _rest(self) -> Iterator[Batch]:
-        return batches(self._page, self._cells)
+    def observe(self, batch: Batch, report: BatchReport) -> None:
+        """Learn from what an attempt measured how long the rest will take."""
+        cells = {trial.trial: trial.cell for trial in batch.trials}
+        for trial in report.trials:
+            self._outlook.note(cells[trial.trial], trial.wall_seconds)
 
-    def _page(self, after: int, limit: int) -> list[Pending]:
-        page = self._store.pending(self.sweep.id, after, limit)
-        if any(trial.cell not in self._cells for trial in page):  # the sweep was extended
+    def _rest(self) -> Iterator[Batch]:
+        waiting = self._store.waiting_cells(self.sweep.id)
+        self._learn_cells(one.cell for one in waiting)
+        outlook = Outlook(self._store, self._cells, waiting)
+        outlook.carry(self._outlook)
+        self._outlook = outlook
+        for span in outlook.spans:
+            yield from batches(partial(self._page, span), self._cells)
+
+    def _page(self, span: Span, after: int, limit: int) -> list[Pending]:
+        """Waiting trials of `span` beyond the position `after`, up to `limit`; empty if there are none."""
+        after = max(after, span.first - 1)
+        while after < span.last:
+            page = self._store.pending(self.sweep.id, after, limit)
+            if not page:
+                break
+            found = [trial for trial in page if trial.cell in span.cells]
+            if found:
+                return found
+            after = page[-1].position
+        return []
+
+    def _learn_cells(self, cells: Iterable[int]) -> None:
+        """Know `cells`: the sweep may have been extended."""
+        if any(cell not in self._cells for cell in cells):
             self._cells.update(self._store.cells(self.sweep.id))
-        return page

@@ -1,26 +1,68 @@
-"""What is refused at submission rather than found out at night: settings that cannot work, streams that cannot fit."""
+"""What is refused at submission rather than found out at night: settings that cannot work, streams that cannot fit,
+devices that are not there."""
 
 from __future__ import annotations
 
 from urllib.parse import urlsplit
 
+from models.devices.device import DeviceClass
 from models.stream import KEY_BYTES
 from orchestrator.batching import stream_tokens
 from orchestrator.errors import RequestError
+from orchestrator.fleet import Demand, Want, cluster_nodes, local_node, unmet
 from orchestrator.plan import Plan
 from orchestrator.settings import Settings
+from tasks.devices import hindrance
+from workers.devices import this_machine_offers
 
 TRACKING_SCHEMES = ("sqlite", "postgresql", "http", "https")
 
 
 def check_before_submitting(plan: Plan, settings: Settings) -> None:
-    """Raise RequestError if `plan` cannot run under `settings`."""
+    """Raise RequestError if `plan` cannot run under `settings`. A plan that may wait for workers may lack them now."""
     check_tracking(settings)
     if settings.ray_address is None:
         _check_streams(plan)
-    for device in plan.spec.devices:
-        if device not in ("cpu", "any"):
-            raise RequestError(f"`device: {device}`: no worker offers {device} (trials run on cpu in this version)")
+    _check_mechanisms(plan)
+    if not plan.spec.policy.wait:
+        _check_fleet(plan, settings)
+
+
+def _check_mechanisms(plan: Plan) -> None:
+    """Refuse mechanisms that a device the spec names cannot run."""
+    spec = plan.spec
+    named = accelerators(plan)
+    if spec.policy.accelerator is not None and not named:
+        raise RequestError(
+            f"`accelerator: {spec.policy.accelerator}` goes with `device: cuda` or `device: mps`; the spec has "
+            f"`device: {spec.device}`"
+        )
+    if not named:
+        return
+    reasons = [hindrance(device, spec.kind, one, spec.dtype) for device in named for one in spec.mechanism_configs()]
+    if found := list(dict.fromkeys(filter(None, reasons))):
+        raise RequestError(f"`device: {', '.join(named)}`: {'; '.join(found)}")
+
+
+def accelerators(plan: Plan) -> list[DeviceClass]:
+    """Device classes that trials name, other than the CPU."""
+    return [device for device in plan.devices if device != "any" and device != "cpu"]
+
+
+def _check_fleet(plan: Plan, settings: Settings) -> None:
+    """Refuse devices that no node has. Asks nobody where the CPU is enough, and starts nothing."""
+    demands: list[Demand] = [frozenset({Want(one, plan.spec.policy.accelerator)}) for one in accelerators(plan)]
+    if not demands:
+        return
+    if settings.ray_address is None:
+        offer = this_machine_offers()
+        why = unmet(demands, [local_node(offer)], unusable=offer.unusable)
+    elif "://" in settings.ray_address or ":" not in settings.ray_address:
+        return  # a client's address, or `auto`: the executor finds out when it joins
+    else:
+        why = unmet(demands, cluster_nodes(settings.ray_address))
+    if why is not None:
+        raise RequestError(f"{why}; `--wait MINUTES` waits for a machine to join")
 
 
 def check_tracking(settings: Settings) -> None:

@@ -14,7 +14,8 @@ from typing import Protocol
 
 from orchestrator.batching import Batch
 from orchestrator.errors import ExecutorError
-from orchestrator.executors.base import Event, Executor, Finished, Lost
+from orchestrator.executors.base import Event, Executor, Finished, Joined, Leaving, Lost, Refused
+from orchestrator.fleet import Want
 from orchestrator.job import Job, Progress
 from orchestrator.patience import patiently
 from orchestrator.store.records import Accepted, TrialResult
@@ -27,6 +28,15 @@ from workers.host import WorkerCard
 LEASE_SECONDS = 60.0
 POLL_SECONDS = 0.25
 CONTROL_SECONDS = 1.0
+FLEET_SECONDS = 3.0
+"""How often to look for nodes that joined or left."""
+
+RETURN_SECONDS = 60.0
+"""How long a sweep waits for workers once it had some; what it waits before that is its policy."""
+
+TURN_SECONDS = 10.0
+"""How long it waits at least where there are workers, which others hold."""
+
 TIMEOUT_GRACE_SECONDS = 2.0
 MOST_RESTARTS = 3
 
@@ -87,15 +97,21 @@ class Scheduler:
         self._orchestrator = store.register_orchestrator()
         self._jobs: list[Job] = []
         self._holding: dict[str, deque[int]] = {}
+        self._cards: dict[str, WorkerCard] = {}
+        self._leaving: set[str] = set()
+        self._refusal: str | None = None
+        self._stranded: list[str] = []
         self._head_since: dict[str, float] = {}
         self._suspicions = Suspicions()
         self._restarts = 0
-        self._controlled = self._renewed = 0.0
+        self._controlled = self._renewed = self._looked_after = 0.0
 
     def run(self) -> None:
         """Compute what is missing. Raises ExecutorError if no worker can be had; the sweeps are paused then."""
         try:
             self._run()
+            if self._stranded:
+                raise ExecutorError("; ".join(self._stranded))
         except BaseException:
             for job in self._jobs:
                 for attempt in job.running:
@@ -103,11 +119,12 @@ class Scheduler:
                 if not self._store.counts(job.sweep.id).leased:  # nobody else is at it
                     self._store.set_sweep_state(job.sweep.id, SweepState.PAUSED)
             raise
+        finally:
+            self._store.retire_workers(list(self._holding))
 
     def _run(self) -> None:
         self._adopt()
-        for card in self._executor.start(self._stop.drain.is_set):
-            self._welcome(card)
+        self._start_workers()
         self._started = time.monotonic()
         patiently(self._store.expire)
         while not self._stop.cancel.is_set():
@@ -118,6 +135,7 @@ class Scheduler:
                 break
             for event in self._executor.wait(POLL_SECONDS):
                 self._handle(event)
+            self._part()
         for job in list(self._jobs):
             self._leave(job)
 
@@ -140,6 +158,7 @@ class Scheduler:
         if now - self._renewed > self._lease_seconds / 4:
             self._renewed = now
             patiently(self._store.renew, self._running(), self._lease_seconds)
+            patiently(self._store.see_workers, list(self._holding))
             patiently(self._store.expire)
         states = patiently(self._store.sweep_states, [job.sweep.id for job in self._jobs])
         for job in list(self._jobs):
@@ -152,6 +171,31 @@ class Scheduler:
                 self._queue.ended(job)
         self._enforce_timeouts(now)
         self._adopt()
+        if now - self._looked_after > FLEET_SECONDS:
+            self._looked_after = now
+            self._executor.grow(self._wants())
+        for job in list(self._jobs):
+            self._watch(job, now)
+
+    def _watch(self, job: Job, now: float) -> None:
+        """Say what a sweep waits for that has trials and no worker for them, and pause it when it waited too long."""
+        shortage = None if job.closed else self._executor.shortage(job.demands_left(read=bool(self._holding)))
+        why = None if shortage is None else self._refusal or shortage.why
+        if job.wait_for(why):
+            if why is not None:
+                self._queue.log(job.sweep.id).warning("waiting for workers", why=why)
+            self._on_progress(job.progress)
+        if shortage is None or job.running:
+            job.stuck_since = None
+            return
+        job.stuck_since = job.stuck_since or now
+        least = RETURN_SECONDS if job.begun else 0.0 if shortage.absent else TURN_SECONDS
+        if now - job.stuck_since >= max(60 * job.policy.wait, least):
+            patiently(self._store.set_sweep_state, job.sweep.id, SweepState.PAUSED)
+            self._queue.log(job.sweep.id).warning("sweep paused", why=why)
+            self._stranded.append(f"sweep {job.sweep.id} is paused: {why}")
+            self._jobs.remove(job)
+            self._queue.ended(job)
 
     def _look_further(self) -> bool:
         """Nothing runs and nothing was handed out: conclude finished sweeps; whether there is anything to wait for."""
@@ -166,6 +210,9 @@ class Scheduler:
             elif counts.pending == 0:
                 time.sleep(POLL_SECONDS)  # what is left is leased to somebody else
                 patiently(self._store.expire)
+            elif job.progress.waiting is not None:
+                time.sleep(POLL_SECONDS)
+                continue
             job.start_over()
         self._controlled = 0.0
         return bool(self._jobs)
@@ -200,33 +247,65 @@ class Scheduler:
     def _running(self) -> list[int]:
         return [attempt for job in self._jobs for attempt in job.running]
 
-    def _welcome(self, card: WorkerCard) -> None:
+    def _wants(self) -> set[Want]:
+        """Every kind of worker that could take some trial."""
+        return {want for job in self._jobs for demand in job.demands for want in demand}
+
+    def _start_workers(self) -> None:
+        """Raises ExecutorError if every worker that there is was refused."""
+        cards = self._executor.start(self._wants(), self._stop.drain.is_set)
+        counted_on = [self._welcome(card) for card in cards]
+        if counted_on and not any(counted_on):
+            raise ExecutorError(str(self._refusal))
+
+    def _welcome(self, card: WorkerCard) -> bool:
+        """Note a worker, and count on it unless its device disagrees with the references; whether it is counted on."""
         patiently(
             lambda: self._store.register_worker(
-                card.id, card.hardware, card.record, executor=self._executor.name, device=card.device, pid=card.pid
+                card.id,
+                card.hardware,
+                card.record,
+                executor=self._executor.name,
+                device=card.device,
+                pid=card.pid,
+                agreement=card.agreement,
             )
         )
+        if card.agreement is not None and not card.agreement["ok"]:
+            patiently(self._store.set_worker_state, card.id, "refused")
+            self._refusal = f"no worker can be used: {_disagreement(card)}"
+            for job in self._jobs:
+                self._queue.log(job.sweep.id).warning("worker refused", worker=card.id, why=_disagreement(card))
+            self._executor.dismiss(card.id)
+            return False
         self._holding[card.id] = deque()
+        self._cards[card.id] = card
+        self._refusal = None
+        return True
 
     def _fill(self) -> None:
         """Give work to every worker that has room, the least loaded first."""
-        if all(self._suspicions.aside(worker) for worker in self._holding):
-            for worker in self._holding:  # nobody is left who could judge them
-                self._suspicions.forget(worker)
-        free = {worker: len(held) for worker, held in self._holding.items() if not self._suspicions.aside(worker)}
+        for device in {card.device for card in self._cards.values()}:
+            peers = [worker for worker in self._holding if self._cards[worker].device == device]
+            if all(self._suspicions.aside(worker) for worker in peers):
+                for worker in peers:  # nobody is left who could judge them
+                    self._suspicions.forget(worker)
+        idle = self._holding.keys() - self._leaving
+        free = {worker: len(self._holding[worker]) for worker in idle if not self._suspicions.aside(worker)}
         while free:
             worker = min(free, key=free.__getitem__)
             if free[worker] >= self._executor.depth:
                 return
-            job, batch = self._next_batch()
+            blocked = any(self._holding.get(rival) for rival in self._executor.rivals(worker))
+            job, batch = (None, None) if blocked else self._next_batch(worker)
             if job is None or batch is None:
-                return
-            if self._hand_out(job, batch, worker):
+                del free[worker]
+            elif self._hand_out(job, batch, worker):
                 free[worker] += 1
 
-    def _next_batch(self) -> tuple[Job | None, Batch | None]:
+    def _next_batch(self, worker: str) -> tuple[Job | None, Batch | None]:
         for job in self._jobs:
-            batch = patiently(job.next_batch)
+            batch = patiently(job.next_batch, self._cards[worker])
             if batch is not None:
                 return job, batch
         return None, None
@@ -240,16 +319,44 @@ class Scheduler:
         if not self._holding[worker]:
             self._head_since[worker] = time.monotonic()
         self._holding[worker].append(lease.attempt)
-        self._executor.submit(worker, job.task(batch, lease))
+        self._executor.submit(worker, job.task(batch, lease, self._cards[worker].device))
         return True
 
     # -- taking back -------------------------------------------------------------------------------------------------
 
     def _handle(self, event: Event) -> None:
-        if isinstance(event, Finished):
-            self._take(event.worker, event.report)
-        else:
-            self._mourn(event)
+        match event:
+            case Finished():
+                self._take(event.worker, event.report)
+            case Lost():
+                self._mourn(event)
+            case Joined():
+                self._welcome(event.card)
+            case Leaving():
+                self._leaving.add(event.worker)
+                self._warn("worker leaves", worker=event.worker, why=event.message)
+            case Refused():
+                self._refusal = event.message
+                self._warn("worker refused", why=event.message)
+
+    def _warn(self, event: str, **fields: object) -> None:
+        """Tell the log of every sweep."""
+        for job in self._jobs:
+            self._queue.log(job.sweep.id).warning(event, **fields)
+
+    def _part(self) -> None:
+        """Let workers go whose nodes are about to leave, once they hold nothing."""
+        for worker in [worker for worker in self._leaving if not self._holding.get(worker)]:
+            if worker in self._holding:
+                self._executor.dismiss(worker)
+                patiently(self._store.set_worker_state, worker, "stopped")
+            self._forget(worker)
+
+    def _forget(self, worker: str) -> None:
+        """A worker is gone."""
+        self._holding.pop(worker, None)
+        self._leaving.discard(worker)
+        self._suspicions.forget(worker)
 
     def _take(self, worker: str, report: BatchReport) -> None:
         held = self._holding.get(worker, deque())
@@ -259,7 +366,7 @@ class Scheduler:
         job = self._job_of(report.attempt)
         failed = {trial.trial for trial in report.trials if trial.outcome.metrics is None}
         done = {trial.trial for trial in report.trials} - failed
-        others = any(not self._suspicions.aside(other) for other in self._holding if other != worker)
+        others = any(self._may_judge(other, worker) for other in self._holding)
         suspected = self._suspicions.suspect(worker, failed, done, others=others)
         accepted = patiently(
             lambda: self._store.accept(
@@ -274,11 +381,17 @@ class Scheduler:
         for suspect, verdict in self._suspicions.hear(worker, failed, done).items():
             self._judge(suspect, verdict)
 
+    def _may_judge(self, other: str, worker: str) -> bool:
+        """Whether `other` can give a second opinion on what `worker` was handed."""
+        alike = self._cards[other].device == self._cards[worker].device
+        return other != worker and alike and other not in self._leaving and not self._suspicions.aside(other)
+
     def _job_of(self, attempt: int) -> Job | None:
         """The job whose attempt this is; None if it was cancelled meanwhile."""
         return next((job for job in self._jobs if attempt in job.running), None)
 
     def _note(self, job: Job, batch: Batch, worker: str, report: BatchReport, accepted: Accepted) -> None:
+        job.observe(batch, report)
         job.count(accepted, time.monotonic() - self._started)
         log = self._queue.log(job.sweep.id)
         positions = {trial.trial: trial.position for trial in batch.trials}
@@ -314,15 +427,13 @@ class Scheduler:
         for attempt in event.attempts:
             reason = event.reason if attempt == head else "preempted"
             self._lose(attempt, event.worker, reason, event.message, event.log)
-        self._holding.pop(event.worker, None)
-        self._suspicions.forget(event.worker)
+        self._forget(event.worker)
         self._replace(event)
 
     def _give_up(self, worker: str, attempts: Sequence[int], reason: str, message: str) -> None:
         for attempt in attempts:
             self._lose(attempt, worker, reason, message, ())
-        self._holding.pop(worker, None)
-        self._suspicions.forget(worker)
+        self._forget(worker)
 
     def _lose(self, attempt: int, worker: str, reason: str, message: str, log: Sequence[str]) -> None:
         accepted = patiently(self._store.lose, attempt, reason, message, "\n".join(log) or None)
@@ -338,9 +449,10 @@ class Scheduler:
 
     def _replace(self, event: Lost) -> None:
         card = self._executor.replace(event.worker)
-        if card is not None:
-            self._welcome(card)
-        elif not self._holding:
+        if (card is not None and self._welcome(card)) or self._holding:
+            return
+        shortage = self._executor.shortage({demand for job in self._jobs for demand in job.demands})
+        if shortage is None or not shortage.absent:  # else the nodes have left, and others may join
             self._restart(event.message)
 
     def _restart(self, message: str) -> None:
@@ -351,8 +463,7 @@ class Scheduler:
         for job in self._jobs:
             self._queue.log(job.sweep.id).warning("all workers lost, starting anew", message=message)
         self._executor.stop()
-        for card in self._executor.start(self._stop.drain.is_set):
-            self._welcome(card)
+        self._start_workers()
 
     def _enforce_timeouts(self, now: float) -> None:
         """Kill workers that compute a batch for longer than its trials may take together."""
@@ -365,6 +476,18 @@ class Scheduler:
                 event = self._executor.kill(worker)
                 message = f"{trials} trials took longer than {job.policy.timeout:g} s each"
                 self._mourn(Lost(worker, event.attempts, message, "timeout", event.log))
+
+
+def _disagreement(card: WorkerCard) -> str:
+    """What a worker's agreement probe found wrong."""
+    found = card.agreement or {}
+    shown = "; ".join(found["disagreements"][:3])
+    more = len(found["disagreements"]) - 3
+    others = f"; and {more} more" if more > 0 else ""
+    return (
+        f"its {card.device} disagrees with the float64 references, by decisions that are further than "
+        f"{found['tolerance']:g} from a tie: {shown}{others}"
+    )
 
 
 def _results(report: BatchReport) -> list[TrialResult]:

@@ -17,15 +17,17 @@ device they were computed, and never by one that asks for `cpu`, `cuda` or `mps`
 assert get_args(AskedDevice) == (*DEVICE_CLASSES, "any")
 
 
-def classes_for(asked: AskedDevice, kind: str, mechanism: MechanismConfig) -> frozenset[DeviceClass]:
-    """Device classes that may compute trials of `mechanism` in a sweep of `kind` (a name)."""
+def classes_for(asked: AskedDevice, kind: str, mechanism: MechanismConfig, dtype: str) -> frozenset[DeviceClass]:
+    """Device classes that may compute trials of `mechanism`, with keys of `dtype`, in a sweep of `kind` (a name)."""
     wanted = DEVICE_CLASSES if asked == "any" else (asked,)
-    return frozenset(device for device in wanted if hindrance(device, kind, mechanism) is None)
+    return frozenset(device for device in wanted if hindrance(device, kind, mechanism, dtype) is None)
 
 
-def hindrance(device: DeviceClass, kind: str, mechanism: MechanismConfig) -> str | None:
-    """Why trials of `mechanism` in a sweep of `kind` (a name) cannot run on `device`; None where they can."""
+def hindrance(device: DeviceClass, kind: str, mechanism: MechanismConfig, dtype: str) -> str | None:
+    """Why such trials cannot run on `device`; None where they can. Asks no device, and loads no torch."""
     able = KINDS.implementation(kind).devices()
     if device not in able:
         return f"`kind: {kind}` runs on {', '.join(able)} only"
+    if device == "mps" and dtype == "float64":
+        return "mps has no float64: give `dtype: float32`, or run on cpu or cuda"
     return objection(mechanism, device)

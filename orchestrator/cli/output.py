@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
@@ -52,6 +53,7 @@ class ProgressView:
         self._bar: Bar | None = None
         self._tasks: dict[str, TaskID] = {}
         self._last_line = 0.0
+        self._awaited: dict[str, str | None] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -69,6 +71,8 @@ class ProgressView:
         if sys.stderr.isatty():
             self._draw(progress, finished, failed)
             return
+        if self._tell_what_is_awaited(progress, say):
+            return
         if progress.seconds == 0:
             say(f"{progress.name}: {progress.total - finished} trials to compute, starting workers")
             return
@@ -78,36 +82,48 @@ class ProgressView:
             eta = "" if finished == progress.total else f", ETA {_eta(progress)}"
             say(f"{progress.name}: {finished} of {progress.total} trials{failed}{eta}")
 
+    def _tell_what_is_awaited(self, progress: Progress, tell: Callable[[str], None]) -> bool:
+        """Tell why trials have no worker to go to, and when they have one again; whether there was such news."""
+        if progress.waiting == self._awaited.get(progress.sweep):
+            return False
+        self._awaited[progress.sweep] = progress.waiting
+        tell(f"{progress.name}: {'no longer waiting' if progress.waiting is None else f'waiting: {progress.waiting}'}")
+        return True
+
     def _draw(self, progress: Progress, finished: int, failed: str) -> None:
         if self._bar is None:
             self._bar = _bar()
             self._bar.start()
         if progress.sweep not in self._tasks:
-            self._tasks[progress.sweep] = self._bar.add_task(progress.name, total=progress.total)
+            self._tasks[progress.sweep] = self._bar.add_task(progress.name, total=progress.total, eta="")
+        self._tell_what_is_awaited(progress, self._bar.console.print)
         label = "starting workers" if progress.seconds == 0 else f"{progress.name}{failed}"
-        self._bar.update(self._tasks[progress.sweep], completed=finished, total=progress.total, description=label)
+        self._bar.update(
+            self._tasks[progress.sweep],
+            completed=finished,
+            total=progress.total,
+            description=label,
+            eta="" if finished == progress.total else f"ETA {_eta(progress)}",
+        )
 
 
 def _bar() -> Bar:
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     return Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("trials"),
-        TextColumn("ETA"),
-        TimeRemainingColumn(elapsed_when_finished=True),
+        TextColumn("{task.fields[eta]}", markup=False),
+        TimeElapsedColumn(),
         console=Console(stderr=True),
     )
 
 
 def _eta(progress: Progress) -> str:
-    left = progress.total - progress.done - progress.failed
-    if not progress.computed:
-        return "unknown"
-    return duration(left * progress.seconds / progress.computed)
+    return "unknown" if progress.left is None else duration(progress.left)
 
 
 def duration(seconds: float) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 
 SweepName = Annotated[str, typer.Argument(help="a sweep's id (its beginning is enough), or `last`", metavar="SWEEP")]
 NoCache = Annotated[bool, typer.Option("--no-cache", help="compute again what is already done")]
+Wait = Annotated[
+    float | None,
+    typer.Option("--wait", min=0, help="minutes to wait for workers that the sweep needs and nobody offers yet"),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -31,6 +36,7 @@ def run(
     overrides: Overrides = None,
     no_cache: NoCache = False,
     executor: Annotated[Literal["ray", "inline"], typer.Option(help="ray, or inline: in this process")] = "ray",
+    wait: Wait = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a sweep in the foreground: submit the spec (or take a queued sweep), compute what is missing, report.
@@ -41,14 +47,16 @@ def run(
     from orchestrator.settings import Settings
 
     settings = Settings.read()
-    store, sweeps = _sweeps_to_run(settings, what, overrides or [], no_cache)
+    store, sweeps = _sweeps_to_run(settings, what, overrides or [], no_cache, wait)
     for sweep in map(store.sweep, sweeps):
         say(f"sweep {sweep.id} ({sweep.name}): {sweep.trials} trials, {sweep.reused} of {sweep.trials} reused")
     outcomes = run_sweeps(settings, store, sweeps, executor)
     finish(sorted(outcomes, key=lambda one: sweeps.index(one.sweep.id)), as_json, what if len(sweeps) > 1 else None)
 
 
-def _sweeps_to_run(settings: Any, what: str, overrides: list[str], no_cache: bool) -> tuple[Any, list[str]]:
+def _sweeps_to_run(
+    settings: Any, what: str, overrides: list[str], no_cache: bool, wait: float | None
+) -> tuple[Any, list[str]]:
     """The store, and the ids of the sweeps that `what` names: submitted now if it is a spec or a suite."""
     from orchestrator.errors import RequestError
     from orchestrator.requests import existing_store, find_sweep, is_spec, load_specs
@@ -61,36 +69,45 @@ def _sweeps_to_run(settings: Any, what: str, overrides: list[str], no_cache: boo
         except RequestError:
             load_specs(what)  # names the ready-made specs in its error
             raise
-        if overrides or no_cache:
-            raise RequestError("--set and --no-cache belong to a spec; a sweep keeps what it was submitted with")
+        if overrides or no_cache or wait is not None:
+            raise RequestError(
+                "--set, --no-cache and --wait belong to a spec; a sweep keeps what it was submitted with"
+            )
         return store, [sweep.id]
-    plans = _checked_plans(settings, what, overrides)
+    plans = _checked_plans(settings, what, overrides, wait)
     from orchestrator.runner import submit_plan
 
     store = Store.open(settings.database_url)
     return store, [submit_plan(store, plan, use_cache=not no_cache).sweep for plan in plans]
 
 
-def _checked_plans(settings: Any, what: str, overrides: list[str]) -> list[Plan]:
+def _checked_plans(settings: Any, what: str, overrides: list[str], wait: float | None) -> list[Plan]:
     """The plans of the spec or suite that `what` names, none of which is refused."""
     from orchestrator.plan import Plan
     from orchestrator.preflight import check_before_submitting
     from orchestrator.requests import load_specs
 
-    plans = [Plan(spec) for spec in load_specs(what, overrides).values()]
+    specs = load_specs(what, overrides).values()
+    plans = [Plan(replace(spec, policy=replace(spec.policy, wait=wait or 0.0))) for spec in specs]
     for plan in plans:
         check_before_submitting(plan, settings)
     return plans
 
 
-def submit(spec: SpecName, overrides: Overrides = None, no_cache: NoCache = False, as_json: AsJson = False) -> None:
+def submit(
+    spec: SpecName,
+    overrides: Overrides = None,
+    no_cache: NoCache = False,
+    wait: Wait = None,
+    as_json: AsJson = False,
+) -> None:
     """Queue a sweep and print its id; `slotsweep run ID` executes it. Of a suite, one id a line."""
     from orchestrator.runner import submit_plan
     from orchestrator.settings import Settings
     from orchestrator.store.store import Store
 
     settings = Settings.read()
-    plans = _checked_plans(settings, spec, overrides or [])
+    plans = _checked_plans(settings, spec, overrides or [], wait)
     store = Store.open(settings.database_url)
     for plan in plans:
         submitted = submit_plan(store, plan, use_cache=not no_cache)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Protocol
 
+from orchestrator.fleet import Demand, Want
 from workers.batch import BatchReport, BatchTask
 from workers.host import WorkerCard
 
@@ -29,7 +31,37 @@ class Lost:
     log: tuple[str, ...] = ()
 
 
-Event = Finished | Lost
+@dataclass(frozen=True)
+class Joined:
+    """A worker is ready that was not there at the start."""
+
+    card: WorkerCard
+
+
+@dataclass(frozen=True)
+class Leaving:
+    """A worker's node is about to go: it may finish what it holds, and gets nothing new."""
+
+    worker: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A worker could not be started; the place is not tried again."""
+
+    message: str
+
+
+@dataclass(frozen=True)
+class Shortage:
+    """Why trials find no worker. `absent`: nothing in the fleet could take them, now or after a wait for its turn."""
+
+    why: str
+    absent: bool
+
+
+Event = Finished | Lost | Joined | Leaving | Refused
 
 
 class Executor(Protocol):
@@ -39,11 +71,24 @@ class Executor(Protocol):
     depth: int
     """Batches a worker should hold at once, so that it never waits for the next one."""
 
-    def start(self, given_up: Callable[[], bool]) -> Sequence[WorkerCard]:
-        """Prepare and start the workers. Raises ExecutorError. May be called again after `stop`.
+    def start(self, wants: AbstractSet[Want], given_up: Callable[[], bool]) -> Sequence[WorkerCard]:
+        """Prepare, and start workers for `wants`; those that are ready. Others come through `wait`.
 
-        As soon as `given_up` returns true it stops starting, and returns those that are there, or none.
+        Raises ExecutorError; that no place is to be had for `wants` is no error. May be called again after `stop`. As
+        soon as `given_up` returns true it stops starting, and returns those that are there, or none.
         """
+        ...
+
+    def grow(self, wants: AbstractSet[Want]) -> None:
+        """Look after the fleet: start workers for `wants` on nodes that joined, notice nodes that leave or are gone."""
+        ...
+
+    def shortage(self, demands: AbstractSet[Demand]) -> Shortage | None:
+        """Why there is no worker for some of `demands`, none being started either; None if there is."""
+        ...
+
+    def rivals(self, worker: str) -> AbstractSet[str]:
+        """Workers that must hold nothing while `worker` computes."""
         ...
 
     def submit(self, worker: str, task: BatchTask) -> None:

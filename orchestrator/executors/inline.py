@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 from orchestrator.errors import PreparationError
-from orchestrator.executors.base import Event, Finished, Lost
+from orchestrator.executors.base import Event, Finished, Lost, Shortage
+from orchestrator.fleet import Demand, Want, local_node, unmet
 from orchestrator.kernel_cache import use_kernel_cache
 from workers.batch import BatchTask
+from workers.devices import this_machine_offers
 from workers.host import Preparation, WorkerCard, WorkerHost
 
 
 class InlineExecutor:
-    """One worker, which is this process."""
+    """This process is the worker: on the CPU, and on each device of this machine that trials name."""
 
     name = "inline"
     depth = 1
@@ -22,28 +25,48 @@ class InlineExecutor:
     def __init__(self, preparation: Preparation, kernels: Path) -> None:
         self._preparation = preparation
         self._kernels = kernels
-        self._tasks: deque[BatchTask] = deque()
+        self._hosts: dict[str, WorkerHost] = {}
+        self._tasks: deque[tuple[str, BatchTask]] = deque()
 
-    def start(self, given_up: Callable[[], bool]) -> Sequence[WorkerCard]:
+    def start(self, wants: AbstractSet[Want], given_up: Callable[[], bool]) -> Sequence[WorkerCard]:
         use_kernel_cache(self._kernels)
-        try:
-            self._host = WorkerHost(self._preparation)
-        except Exception as error:
-            raise PreparationError(f"{type(error).__name__}: {error}") from error
-        return [self._host.card]
+        node = local_node(this_machine_offers())
+        cards = []
+        for device in dict.fromkeys(want.device for want in wants if node.meets(want)):
+            try:
+                host = WorkerHost(self._preparation, device, None if device == "cpu" else node.accelerator)
+            except Exception as error:
+                raise PreparationError(f"{type(error).__name__}: {error}") from error
+            self._hosts[host.card.id] = host
+            cards.append(host.card)
+        return cards
+
+    def grow(self, wants: AbstractSet[Want]) -> None:
+        """The machine is what it is."""
+
+    def shortage(self, demands: AbstractSet[Demand]) -> Shortage | None:
+        offer = this_machine_offers()
+        why = unmet(demands, [local_node(offer)], unusable=offer.unusable)
+        return None if why is None else Shortage(why, absent=True)
+
+    def rivals(self, worker: str) -> AbstractSet[str]:
+        return self._hosts.keys() - {worker}
 
     def submit(self, worker: str, task: BatchTask) -> None:
-        self._tasks.append(task)
+        self._tasks.append((worker, task))
 
     def wait(self, seconds: float) -> list[Event]:
-        return [Finished(self._host.card.id, self._host.run(self._tasks.popleft()))] if self._tasks else []
+        if not self._tasks:
+            return []
+        worker, task = self._tasks.popleft()
+        return [Finished(worker, self._hosts[worker].run(task))]
 
     def kill(self, worker: str) -> Lost:
         return Lost(worker, self.dismiss(worker), "dropped")
 
     def dismiss(self, worker: str) -> tuple[int, ...]:
-        attempts = tuple(task.attempt for task in self._tasks)
-        self._tasks.clear()
+        attempts = tuple(task.attempt for holder, task in self._tasks if holder == worker)
+        self._tasks = deque((holder, task) for holder, task in self._tasks if holder != worker)
         return attempts
 
     def replace(self, worker: str) -> WorkerCard | None:
@@ -51,3 +74,4 @@ class InlineExecutor:
 
     def stop(self) -> None:
         self._tasks.clear()
+        self._hosts.clear()

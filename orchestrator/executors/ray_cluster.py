@@ -1,388 +1,338 @@
-"""Batches on Ray: one persistent worker a core, on a local cluster or on the one RAY_ADDRESS names."""
+"""Batches on Ray: persistent workers on every node of a local Ray, or of the cluster that RAY_ADDRESS names."""
 
 from __future__ import annotations
 
-import json
-import logging
-import math
 import os
-import socket
-import subprocess
 import sys
-import tempfile
-import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
-from pathlib import Path
-from typing import IO, Any
-from urllib.parse import urlsplit
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import asdict, dataclass
+from typing import Any
 
+from models.devices.device import DeviceClass
 from orchestrator.code_snapshot import CodeSnapshot, unpack_code
-from orchestrator.errors import ExecutorError, PreparationError
-from orchestrator.executors.base import Event, Finished, Lost
-from orchestrator.executors.ray_orphans import end_orphans_after_this_process
+from orchestrator.errors import ExecutorError
+from orchestrator.executors.base import Event, Finished, Joined, Leaving, Lost, Refused, Shortage
+from orchestrator.executors.placing import Place, places
+from orchestrator.executors.ray_preparing import Preparer
+from orchestrator.executors.ray_session import (
+    dead_local_processes,
+    free_resources,
+    ray_nodes,
+    session_logs,
+    start_ray,
+)
+from orchestrator.executors.ray_worker import worker_class
+from orchestrator.fleet import Demand, Node, Want, unmet
 from orchestrator.settings import Settings
 from workers.batch import BatchTask
+from workers.devices import this_machine_offers
 from workers.host import Preparation, WorkerCard
 from workers.log_capture import worker_log_tail
 
-OBJECT_STORE_BYTES = 128 * 2**20
-"""Batches and reports are small; a large store would only slow the start."""
+MOST_STARTS = 2
+"""Times a worker may fail to start at one place."""
 
-REACH_SECONDS = 5.0
+NODE_SECONDS = 1.0
+"""How long the cluster may take to notice that a lost worker's whole node is gone."""
 
-GCS_SECONDS = "5"
-"""How long the processes of a local Ray look for its control process before they end. It never comes back: Ray's
-default of a minute would only keep orphans alive for as long, after a kill."""
+ORDERLY = ("preempted", "terminated", "drained")
+"""Ends of a node that somebody wanted: its batches go back freely."""
 
-KERNEL_SECONDS = 120.0
-KERNEL_SECONDS_EACH = 8.0
-ONE_KERNEL_SECONDS = 20.0
-"""How long kernels may take to compile: all of a sweep's at least, a mechanism's share where these are many, and those
-of one mechanism alone."""
 
-PREPARE = """
-import json, os, sys, threading
-sys.path.insert(0, sys.argv[1])
-wanted = json.loads(sys.stdin.readline())
-
-def end_with_the_driver():
-    os.read(0, 1)
-    os._exit(1)
-
-threading.Thread(target=end_with_the_driver, daemon=True).start()
-from models.plugins import load_plugin
-from workers.threads import pin_threads
-from workers.warmup import compile_kernels, load_data
-pin_threads(1)
-try:
-    for plugin in wanted["plugins"]:
-        load_plugin(plugin)
-    load_data(wanted["workloads"])
-    print(flush=True)
-    compile_kernels(wanted["mechanisms"], wanted["dtype"])
-except Exception as error:
-    sys.exit(f"{type(error).__name__}: {error}")
-"""
+@dataclass(frozen=True)
+class _Worker:
+    actor: Any
+    place: Place
+    pid: int
 
 
 class RayExecutor:
-    """Starts (or joins) Ray while the kernels compile in a process beside it, then one worker a core.
+    """Starts (or joins) Ray while the kernels compile in a process beside it, then places workers on its nodes.
 
-    With `alone` there is one worker a node, which takes all of its cores: nothing disturbs what it measures.
+    With `alone` there is one worker a node and device class, which takes all there is, and those of a node compute one
+    after another: nothing disturbs what they measure. `stand_ins` are the devices that compute in place of classes that
+    a cluster of fake nodes only pretends to have.
     """
 
     name = "ray"
     depth = 2
 
-    def __init__(self, preparation: Preparation, code: CodeSnapshot, settings: Settings, *, alone: bool) -> None:
+    def __init__(
+        self,
+        preparation: Preparation,
+        code: CodeSnapshot,
+        settings: Settings,
+        *,
+        alone: bool,
+        stand_ins: Mapping[DeviceClass, DeviceClass] | None = None,
+    ) -> None:
         self._alone = alone
-        self._cores: dict[str, int] = {}
         self._preparation = preparation
         self._code = code
         self._settings = settings
-        self._actors: dict[str, Any] = {}
+        self._stand_ins = stand_ins or {}
+        self._workers: dict[str, _Worker] = {}
         self._held: dict[Any, tuple[str, int]] = {}
-        self._nodes: dict[str, str] = {}
-        self._pids: dict[str, int] = {}
+        self._starting: dict[Any, tuple[Any, Place]] = {}
+        self._failures: Counter[Place] = Counter()
+        self._closed: set[Place] = set()
+        self._leaving: set[str] = set()
+        self._left: dict[str, Place] = {}
+        self._events: list[Event] = []
+        self._nodes: dict[str, Node] = {}
 
-    def start(self, given_up: Callable[[], bool]) -> Sequence[WorkerCard]:
-        code, said = self._prepare(self._preparation, given_up, self._kernel_seconds, meanwhile=self._start_ray)
-        if code > 0:
-            raise PreparationError(said or f"preparing the sweep failed with exit code {code}")
-        if code < 0 and not given_up():
-            # A mechanism killed the process, or hung: it is left to its own trials, the others are prepared.
-            alone = [replace(self._preparation, mechanisms=(tree,)) for tree in self._preparation.mechanisms]
-            sound = [one for one in alone if self._prepare(one, given_up, ONE_KERNEL_SECONDS)[0] == 0]
-            self._preparation = replace(self._preparation, mechanisms=tuple(one.mechanisms[0] for one in sound))
+    # -- the fleet ---------------------------------------------------------------------------------------------------
+
+    def start(self, wants: AbstractSet[Want], given_up: Callable[[], bool]) -> Sequence[WorkerCard]:
+        preparer = Preparer(self._code, self._settings, given_up)
+        self._preparation = preparer.prepare(self._preparation, lambda: start_ray(self._settings))
         if given_up():
             return []
         import ray
 
         self._archive = ray.put(self._code.archive)
-        self._cores = {node["NodeID"]: int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]}
-        starting = [
-            (node, self._start_actor(node))
-            for node, cores in self._cores.items()
-            for _ in range(min(cores, 1) if self._alone else cores)
-        ]
-        if not starting:
-            raise ExecutorError("the Ray cluster has no node with a CPU to run trials on")
+        self._nodes = ray_nodes()
+        self._staff(wants)
         cards: list[WorkerCard] = []
-        for node, actor in starting:
-            hello = actor.card.remote()
-            while not ray.wait([hello], timeout=0.25)[0]:
-                if given_up():
-                    return cards
-            cards.append(self._welcome_at_last(node, actor))
+        refusal = None
+        while self._starting and not cards and not given_up():
+            for event in self._greet(0.25):
+                if isinstance(event, Joined):
+                    cards.append(event.card)
+                elif isinstance(event, Refused):
+                    refusal = event.message
+        if not cards and refusal is not None:
+            raise ExecutorError(refusal)
         return cards
 
-    @property
-    def _kernel_seconds(self) -> float:
-        return max(KERNEL_SECONDS, KERNEL_SECONDS_EACH * len(self._preparation.mechanisms))
+    def grow(self, wants: AbstractSet[Want]) -> None:
+        if dead_local_processes():  # `wait` tells
+            return
+        self._nodes |= ray_nodes()
+        for worker, there in list(self._workers.items()):
+            node = self._nodes[there.place.node]
+            if node.gone is not None:
+                self._events.append(self._lost(worker, f"its node is gone: {node.gone}"))
+            elif node.leaving and worker not in self._leaving:
+                self._leaving.add(worker)
+                self._events.append(Leaving(worker, f"node {node.name} is about to leave"))
+        self._staff(wants)
 
-    def _prepare(
-        self,
-        preparation: Preparation,
-        given_up: Callable[[], bool],
-        seconds: float,
-        meanwhile: Callable[[], None] = lambda: None,
-    ) -> tuple[int, str]:
-        """Load data and compile kernels in a process of its own: its exit code (negative if it was killed, as it is
-        when kernels take more than `seconds`) and what it said."""
-        with tempfile.TemporaryFile("w+") as errors:
-            process = self._start_preparing(preparation, errors)
-            try:
-                meanwhile()
-                _await_kernels(process, given_up, seconds)
-            finally:
-                process.kill()
-                process.wait()
-            errors.seek(0)
-            return process.returncode, errors.read().strip()
+    def shortage(self, demands: AbstractSet[Demand]) -> Shortage | None:
+        unusable = None if self._settings.ray_address else this_machine_offers().unusable
+        if (why := unmet(demands, list(self._nodes.values()), unusable=unusable)) is not None:
+            return Shortage(why, absent=True)
+        there = {worker.place.want for worker in self._workers.values()}
+        there |= {place.want for _, place in self._starting.values()}
+        short = {str(want) for demand in demands if not any(one.met_by(there) for one in demand) for want in demand}
+        if not short:
+            return None
+        return Shortage(f"every place on {' or '.join(sorted(short))} is taken by others", absent=False)
 
-    def _start_preparing(self, preparation: Preparation, errors: IO[str]) -> subprocess.Popen[str]:
-        """Start that process; it fills the cache that local workers will read."""
-        root = self._code.unpack(self._settings.home / "code")
-        self._settings.kernels.mkdir(parents=True, exist_ok=True)
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-c", PREPARE, str(root)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            env={**os.environ, "NUMBA_CACHE_DIR": str(self._settings.kernels), "OPENBLAS_NUM_THREADS": "1"},
-        )
-        assert process.stdin is not None
-        process.stdin.write(json.dumps(asdict(preparation)) + "\n")
-        process.stdin.flush()
-        return process
+    def rivals(self, worker: str) -> AbstractSet[str]:
+        if not self._alone:
+            return frozenset()
+        node = self._workers[worker].place.node
+        return {other for other, there in self._workers.items() if there.place.node == node and other != worker}
 
-    def _start_ray(self) -> None:
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        if not self._settings.ray_address:
-            os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", GCS_SECONDS)
-            end_orphans_after_this_process()
-        import ray
+    def _staff(self, wants: AbstractSet[Want]) -> None:
+        """Start workers in places that have none, as far as others have left room for them."""
+        free = free_resources()
+        for node in self._nodes.values():
+            room = dict(free.get(node.id, {"CPU": node.cpus, "cuda": node.cuda, "mps": node.mps}))
+            for place in places(node, wants, alone=self._alone):
+                if place in self._taken() or self._failures[place] >= MOST_STARTS:
+                    continue
+                cpus = place.cpus if place.device == "cpu" else min(place.cpus, int(room.get("CPU", 0)))
+                needed = {"CPU": float(cpus), **place.resources(node)}
+                if any(room.get(name, 0.0) < amount - 1e-6 for name, amount in needed.items() if name in room):
+                    continue
+                if place.device == "cpu" and room.get("CPU", 0) < cpus:
+                    continue
+                room.update({name: room[name] - amount for name, amount in needed.items() if name in room})
+                self._start_worker(place, cpus)
 
-        # That the cluster asks for a token is as it should be, and no news for whoever runs a sweep.
-        logging.getLogger("ray._private.authentication.authentication_token_setup").setLevel(logging.ERROR)
-        common: dict[str, Any] = {"log_to_driver": False, "configure_logging": False, "namespace": "slotsweep"}
-        try:
-            if self._settings.ray_address:
-                _reach(self._settings.ray_address)
-                ray.init(address=self._settings.ray_address, **common)
-            else:
-                ray.init(
-                    address="local",
-                    num_cpus=os.cpu_count(),
-                    include_dashboard=False,
-                    object_store_memory=OBJECT_STORE_BYTES,
-                    **common,
-                )
-        except Exception as error:
-            place = self._settings.ray_address or "this machine"
-            raise ExecutorError(f"Ray could not be started on {place}: {error}") from error
+    def _taken(self) -> set[Place]:
+        starting = {place for _, place in self._starting.values()}
+        return {worker.place for worker in self._workers.values()} | starting | self._closed
 
-    def _start_actor(self, node: str) -> Any:
+    def _start_worker(self, place: Place, cpus: int) -> Any:
+        """Start a worker at `place`; the reference to its card."""
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        cores = self._cores[node] if self._alone else 1
-        remote = ray.remote(num_cpus=cores, max_restarts=0, max_task_retries=0)(_worker_class())
-        return remote.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(
+        node = self._nodes[place.node]
+        options: dict[str, Any] = {"num_cpus": cpus, "max_restarts": 0, "max_task_retries": 0}
+        if resources := place.resources(node):
+            options["resources"] = resources
+        if place.device == "cuda" and node.gpus:  # Ray then shows the worker its own devices
+            options["num_gpus"] = place.devices
+        remote = ray.remote(**options)(worker_class())
+        actor = remote.options(scheduling_strategy=NodeAffinitySchedulingStrategy(place.node, soft=False)).remote(
             self._archive,
             self._code.digest,
             str(self._settings.home),
             unpack_code,
             asdict(self._preparation),
             ("", os.getcwd(), os.path.dirname(os.path.realpath(sys.argv[0]))),
+            {
+                "device": place.device,
+                "accelerator": place.accelerator,
+                "stand_in": self._stand_ins.get(place.device),
+            },
         )
+        hello = actor.card.remote()
+        self._starting[hello] = (actor, place)
+        return hello
 
-    def _welcome_at_last(self, node: str, actor: Any) -> WorkerCard:
-        """Welcome `actor`, or another one if it was killed while it started and Ray is well."""
-        try:
-            return self._welcome(node, actor)
-        except ExecutorError:
-            if _dead_local_processes():
-                raise
-            return self._welcome(node, self._start_actor(node))
-
-    def _welcome(self, node: str, actor: Any) -> WorkerCard:
+    def _greet(self, seconds: float) -> list[Event]:
+        """Workers that are ready, and those that will never be, waiting up to `seconds` for the first."""
         import ray
 
-        hello = actor.card.remote()
+        if dead := dead_local_processes():
+            raise ExecutorError(f"Ray's process `{dead[0]}` died while a worker was started")
+        ready, _ = ray.wait(list(self._starting), num_returns=1, timeout=seconds)
+        return [event for hello in ready for event in self._welcome(hello)]
+
+    def _welcome(self, hello: Any) -> list[Event]:
+        """What became of a worker that was started: it has joined, or is started again, or is given up."""
+        import ray
+
+        actor, place = self._starting.pop(hello)
         try:
-            while not ray.wait([hello], timeout=0.25)[0]:
-                if dead := _dead_local_processes():
-                    raise ExecutorError(f"Ray's process `{dead[0]}` died while a worker was started")
             card = WorkerCard(**ray.get(hello))
         except ray.exceptions.RayError as error:
-            raise ExecutorError(f"a worker could not be started: {_short(error)}") from error
-        self._actors[card.id] = actor
-        self._nodes[card.id] = node
-        self._pids[card.id] = card.pid
-        return card
+            self._failures[place] += 1
+            if self._failures[place] < MOST_STARTS and not dead_local_processes() and self._usable(place.node):
+                self._start_worker(place, place.cpus)
+                return []
+            return [Refused(f"a worker could not be started on {self._nodes[place.node].name}: {_short(error)}")]
+        self._workers[card.id] = _Worker(actor, place, card.pid)
+        return [Joined(card)]
+
+    def _usable(self, node: str) -> bool:
+        self._nodes |= ray_nodes()
+        return self._nodes[node].usable
+
+    # -- batches -----------------------------------------------------------------------------------------------------
 
     def submit(self, worker: str, task: BatchTask) -> None:
-        self._held[self._actors[worker].run.remote(task)] = (worker, task.attempt)
+        self._held[self._workers[worker].actor.run.remote(task)] = (worker, task.attempt)
 
     def wait(self, seconds: float) -> list[Event]:
         import ray
 
-        if not self._held:
+        if self._events:
+            events, self._events = self._events, []
+            return events
+        if not self._held and not self._starting:
             return []
-        if dead := _dead_local_processes():
+        if dead := dead_local_processes():
             message = f"Ray's process `{dead[0]}` died"
-            return [Lost(worker, self._drop(worker), message) for worker in list(self._actors)]
-        ready, _ = ray.wait(list(self._held), num_returns=1, timeout=seconds)
-        if ready and len(self._held) > 1:
-            ready, _ = ray.wait(list(self._held), num_returns=len(self._held), timeout=0)
-        events: list[Event] = []
+            self._starting.clear()
+            return [Lost(worker, self._drop(worker), message) for worker in list(self._workers)]
+        waiting = [*self._held, *self._starting]
+        ready, _ = ray.wait(waiting, num_returns=1, timeout=seconds)
+        if ready and len(waiting) > 1:
+            ready, _ = ray.wait(waiting, num_returns=len(waiting), timeout=0)
+        found: list[Event] = []
         for reference in ready:
-            if reference not in self._held:  # its worker was lost with an earlier reference
-                continue
-            worker, _ = self._held[reference]
-            try:
-                report = ray.get(reference)
-            except ray.exceptions.RayError as error:
-                events.append(self._lost(worker, error))
-            else:
-                del self._held[reference]
-                events.append(Finished(worker, report))
-        return events
+            if reference in self._starting:
+                found += self._welcome(reference)
+            elif reference in self._held:  # else its worker was lost with an earlier reference
+                found.append(self._take(reference))
+        return found
 
-    def _lost(self, worker: str, error: Exception) -> Lost:
+    def _take(self, reference: Any) -> Event:
         import ray
 
-        out_of_memory = isinstance(error, ray.exceptions.OutOfMemoryError)
-        log = worker_log_tail(self._pids.get(worker, -1), self._session_logs())
-        return Lost(
-            worker,
-            self._drop(worker),
-            _short(error),
-            "out_of_memory" if out_of_memory else "worker_lost",
-            tuple(log),
-        )
-
-    def _session_logs(self) -> str:
-        """Ray's folder of log files on this machine."""
-        import ray
-
+        worker, _ = self._held[reference]
         try:
-            return str(Path(ray.get_runtime_context().worker.node.get_session_dir_path()) / "logs")
-        except AttributeError:  # joined a cluster whose head is elsewhere
-            return "/tmp/ray/session_latest/logs"
+            report = ray.get(reference)
+        except ray.exceptions.OutOfMemoryError as error:
+            return self._lost(worker, _short(error), "out_of_memory")
+        except ray.exceptions.RayError as error:
+            return self._lost(worker, _short(error))
+        del self._held[reference]
+        return Finished(worker, report)
+
+    def _lost(self, worker: str, message: str, reason: str = "worker_lost") -> Lost:
+        there = self._workers[worker]
+        end = self._end_of(there.place.node)
+        if end in ORDERLY or worker in self._leaving:
+            reason, message = "preempted", f"node {self._nodes[there.place.node].name} left: {end or 'told to go'}"
+        log = worker_log_tail(there.pid, session_logs())
+        return Lost(worker, self._drop(worker), message, reason, tuple(log))
+
+    def _end_of(self, node: str) -> str | None:
+        """Why a node is gone; None if it is still there after a moment, and only the worker is lost."""
+        deadline = time.monotonic() + (NODE_SECONDS if self._settings.ray_address else 0.0)
+        while True:
+            if self._nodes[node].gone is not None:
+                return self._nodes[node].gone
+            self._nodes |= ray_nodes()
+            if self._nodes[node].gone is None and time.monotonic() >= deadline:
+                return None
+            time.sleep(0.1)
 
     def _drop(self, worker: str) -> tuple[int, ...]:
         """Forget a worker; the attempts it held, in the order in which it was handed them."""
         held = [reference for reference, (holder, _) in self._held.items() if holder == worker]
-        self._actors.pop(worker, None)
+        there = self._workers.pop(worker, None)
+        if there is not None:
+            self._left[worker] = there.place
+        self._leaving.discard(worker)
         return tuple(self._held.pop(reference)[1] for reference in held)
 
     def kill(self, worker: str) -> Lost:
-        log = worker_log_tail(self._pids.get(worker, -1), self._session_logs())
-        return Lost(worker, self.dismiss(worker), "killed", log=tuple(log))
+        log = worker_log_tail(self._workers[worker].pid, session_logs())
+        return Lost(worker, self._end(worker), "killed", log=tuple(log))
 
     def dismiss(self, worker: str) -> tuple[int, ...]:
+        self._closed.add(self._workers[worker].place)
+        return self._end(worker)
+
+    def _end(self, worker: str) -> tuple[int, ...]:
         import ray
 
-        ray.kill(self._actors[worker], no_restart=True)
+        ray.kill(self._workers[worker].actor, no_restart=True)
         return self._drop(worker)
 
     def replace(self, worker: str) -> WorkerCard | None:
-        node = self._nodes.pop(worker)
-        if _dead_local_processes():
+        place = self._left.pop(worker)
+        if dead_local_processes() or not self._usable(place.node):
             return None
+        import ray
+
+        hello = self._start_worker(place, place.cpus)
         try:
-            return self._welcome(node, self._start_actor(node))
+            while hello in self._starting:
+                if dead_local_processes():
+                    return None
+                if ray.wait([hello], timeout=0.25)[0]:
+                    for event in self._welcome(hello):
+                        if isinstance(event, Joined):
+                            return event.card
+                        self._events.append(event)
         except ExecutorError:
-            return None
+            pass
+        return None
 
     def stop(self) -> None:
         import ray
 
-        self._actors.clear()
+        self._workers.clear()
         self._held.clear()
+        self._starting.clear()
+        self._events.clear()
+        self._failures.clear()
+        self._closed.clear()
+        self._leaving.clear()
         if ray.is_initialized():
             ray.shutdown()
-
-
-def _await_kernels(process: subprocess.Popen[str], given_up: Callable[[], bool], seconds: float) -> None:
-    """Wait until everything is prepared: as long as data sets take, then `seconds` for kernels."""
-    assert process.stdout is not None
-    loaded = threading.Event()
-    threading.Thread(target=_watch, args=(process.stdout, loaded), daemon=True).start()
-    deadline = math.inf
-    while process.poll() is None and not given_up() and time.monotonic() < deadline:
-        if deadline == math.inf and loaded.is_set():
-            deadline = time.monotonic() + seconds
-        time.sleep(0.02)
-
-
-def _watch(lines: IO[str], first: threading.Event) -> None:
-    """Set `first` at the first line, and read on, so that the writer never waits."""
-    for _ in lines:
-        first.set()
-
-
-def _worker_class() -> type:
-    """The actor's class. It is local, hence sent by value: nothing of ours is imported before our path stands first."""
-
-    class BatchWorker:
-        def __init__(
-            self,
-            archive: bytes,
-            digest: str,
-            home: str,
-            unpack: Any,
-            preparation: dict[str, Any],
-            driver_folders: tuple[str, ...],
-        ) -> None:
-            import os
-            import sys
-
-            os.environ["NUMBA_CACHE_DIR"] = f"{home}/kernels"
-            # Ray puts these first, but a numpy.py in somebody's working directory is not numpy.
-            sys.path.sort(key=lambda path: path in driver_folders)
-            sys.path.insert(0, str(unpack(archive, digest, f"{home}/code")))
-            from workers.host import Preparation, WorkerHost
-
-            self.host = WorkerHost(Preparation(**preparation))
-
-        def card(self) -> dict[str, Any]:
-            from dataclasses import asdict
-
-            return asdict(self.host.card)
-
-        def run(self, task: Any) -> Any:
-            return self.host.run(task)
-
-    return BatchWorker
-
-
-def _dead_local_processes() -> list[str]:
-    """Those of the processes without which a Ray that was started here cannot go on that are dead.
-
-    Ray itself notices after a while, and then ends this process with them.
-    """
-    import ray
-
-    node = ray._private.worker._global_node
-    started = node.all_processes if node is not None else {}
-    return [
-        kind
-        for kind in ("gcs_server", "raylet")
-        if any(info.process.poll() is not None for info in started.get(kind, ()))
-    ]
-
-
-def _reach(address: str) -> None:
-    """Raise OSError if nothing listens at `address` (host:port, or a ray:// URL): Ray itself would wait for minutes."""
-    place = urlsplit(address if "://" in address else f"ray://{address}")
-    if place.hostname and place.port:
-        socket.create_connection((place.hostname, place.port), REACH_SECONDS).close()
 
 
 def _short(error: Exception) -> str:

@@ -9,13 +9,13 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, func, insert, select, update
 
 from orchestrator.store import schema
 from orchestrator.store.base import StorePart, change_trials, insert_new
 from orchestrator.store.clock import boot_id, is_dead, lease_now, process_start
 from orchestrator.store.engine import reading
-from orchestrator.store.records import Accepted, Lease, Pending, TrialResult
+from orchestrator.store.records import Accepted, Lease, Pending, TrialResult, WaitingCell
 from orchestrator.store.rules import TrialChange
 from orchestrator.store.states import CODE_REASONS, FREE_REASONS, SPLIT_REASONS, TrialState
 
@@ -70,6 +70,23 @@ class Executing(StorePart):
                 update(schema.workers).where(schema.workers.c.id == worker).values(state=state, last_seen=time.time())
             )
 
+    def see_workers(self, workers: Sequence[str]) -> None:
+        """Note that `workers` are there."""
+        with self.engine.begin() as connection:
+            connection.execute(
+                update(schema.workers).where(schema.workers.c.id.in_(workers)).values(last_seen=time.time())
+            )
+
+    def retire_workers(self, workers: Sequence[str]) -> None:
+        """Note that those of `workers` that are ready are no longer there."""
+        columns = schema.workers.c
+        with self.engine.begin() as connection:
+            connection.execute(
+                update(schema.workers)
+                .where(columns.id.in_(workers), columns.state == "ready")
+                .values(state="stopped", last_seen=time.time())
+            )
+
     def pending(self, sweep: str, after: int, limit: int) -> list[Pending]:
         """Up to `limit` pending trials of `sweep` beyond position `after`, in plan order."""
         links, trials = schema.sweep_trials.c, schema.trials.c
@@ -82,6 +99,20 @@ class Executing(StorePart):
         )
         with reading(self.engine) as connection:
             return [Pending(*row) for row in connection.execute(query)]
+
+    def waiting_cells(self, sweep: str) -> list[WaitingCell]:
+        """Cells of which trials of `sweep` are pending, by the position of the first."""
+        links, trials = schema.sweep_trials.c, schema.trials.c
+        first = func.min(links.position)
+        query = (
+            select(trials.cell, first, func.max(links.position), func.count())
+            .join(schema.trials, trials.id == links.trial)
+            .where(links.sweep == sweep, trials.state == TrialState.PENDING)
+            .group_by(trials.cell)
+            .order_by(first)
+        )
+        with reading(self.engine) as connection:
+            return [WaitingCell(*row) for row in connection.execute(query)]
 
     def claim(
         self, sweep: str, trials: Sequence[int], worker: str, seconds: float, orchestrator: str | None = None

@@ -7,11 +7,13 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 import pytest
 
-from orchestrator.executors.base import Event, Finished, Lost
+from orchestrator.executors.base import Event, Finished, Lost, Shortage
+from orchestrator.fleet import Demand, Want
 from orchestrator.job import Progress
 from orchestrator.plan import Plan
 from orchestrator.runner import SweepQueue, submit_plan
@@ -56,8 +58,17 @@ class SimulatedExecutor:
         self._slow = slow
         self._held: list[tuple[str, BatchTask]] = []
 
-    def start(self, given_up: Callable[[], bool]) -> Sequence[WorkerCard]:
+    def start(self, wants: AbstractSet[Want], given_up: Callable[[], bool]) -> Sequence[WorkerCard]:
         return [WorkerCard(worker, "cpu", 1, "machine", {"cpu_model": "none"}) for worker in self._workers]
+
+    def grow(self, wants: AbstractSet[Want]) -> None:
+        """Nobody joins, nobody leaves."""
+
+    def shortage(self, demands: AbstractSet[Demand]) -> Shortage | None:
+        return None
+
+    def rivals(self, worker: str) -> AbstractSet[str]:
+        return frozenset()
 
     def submit(self, worker: str, task: BatchTask) -> None:
         self._held.append((worker, task))
