@@ -31,13 +31,16 @@ TRAILING = (
     "device_memory_reason",
     "energy_joules",
     "energy_reason",
+    "agreement",
 )
-"""`batch`: trials that ran in one call with it; `*_reason`: why a result has no such number."""
+"""`batch`: trials that ran in one call with it; `*_reason`: why a result has no such number; `agreement`: how its
+worker was compared with the references."""
 
 
 def result_rows(store: Store, sweep: SweepRow, trials: Sequence[int] | None = None) -> Iterator[dict[str, Any]]:
     """One flat row a trial, in plan order (only those of `trials`, row ids, if given)."""
     hardware = {id_: _prefixed("hw", record) for id_, record in store.hardware_records().items()}
+    agreements = {worker: _agreement(found) for worker, found in store.agreements().items()}
     configs: dict[str, dict[str, Any]] = {}
     for row in store.trial_rows(sweep.id, trials):
         text = json.dumps([row["workload"], row["mechanism"]])
@@ -47,7 +50,7 @@ def result_rows(store: Store, sweep: SweepRow, trials: Sequence[int] | None = No
             )
         machine = hardware.get(row["hardware"], {})
         values = {**row, "sweep": sweep.id, "kind": sweep.kind, "trial": row["position"], "reused": bool(row["reused"])}
-        values |= _unread(row, machine)
+        values |= _unread(row, machine) | {"agreement": agreements.get(row["worker"])}
         yield {
             **{name: values[name] for name in LEADING},
             **configs[text],
@@ -56,6 +59,13 @@ def result_rows(store: Store, sweep: SweepRow, trials: Sequence[int] | None = No
             **machine,
             **{name: values[name] for name in TRAILING},
         }
+
+
+def _agreement(found: dict[str, Any] | None) -> str | None:
+    """A worker's agreement in a few words; None where nobody has compared it."""
+    if not found or not found["compared"]:
+        return None
+    return f"{found['compared']} numbers agree beyond {found['tolerance']:g} of a tie" if found["ok"] else "refused"
 
 
 def _unread(row: dict[str, Any], machine: dict[str, Any]) -> dict[str, str | None]:

@@ -27,7 +27,7 @@ SWEEP_STATUS: dict[str, RunStatus] = {
     SweepState.PAUSED: "SCHEDULED",
 }
 COSTS = ("wall_seconds", "cpu_seconds", "peak_memory_bytes", "device_memory_bytes", "energy_joules")
-REASONS = ("energy_reason", "device_memory_reason")
+NOTES = ("energy_reason", "device_memory_reason", "agreement")
 REPORT_FILES = ("*.html", "*.png", "*.svg", "*.pdf", "*.csv", "*.md", "*.tex")
 
 
@@ -142,7 +142,7 @@ def trial_run(sweep: SweepRow, row: dict[str, Any]) -> TrialRun:
             "slotsweep.state": row["state"],
             "slotsweep.worker": row["worker"],
             **({"slotsweep.reason": row["reason"]} if row["reason"] else {}),
-            **{f"slotsweep.{name}": row[name] for name in REASONS if row[name] is not None},
+            **{f"slotsweep.{name}": row[name] for name in NOTES if row[name] is not None},
             **sections["hw"],
         },
     )

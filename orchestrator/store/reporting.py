@@ -84,6 +84,12 @@ class Reporting(StorePart):
             for row in connection.execute(query.execution_options(yield_per=CHUNK)).mappings():
                 yield dict(row)
 
+    def agreements(self) -> dict[str, dict[str, Any] | None]:
+        """What every worker's agreement probe found, by its id; None where none was made."""
+        with reading(self.engine) as connection:
+            rows = connection.execute(select(schema.workers.c.id, schema.workers.c.agreement))
+            return dict(rows.all())
+
     def hardware_records(self) -> dict[str, dict[str, Any]]:
         """Every machine's record by id."""
         with reading(self.engine) as connection:

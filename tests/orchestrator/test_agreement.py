@@ -71,3 +71,7 @@ def test_a_right_kernel_is_noted_as_such(slotsweep: Callable[..., Ran], settings
     assert (agreement["ok"], agreement["kinds"], agreement["left_out"]) == (True, 3, 0)
     assert agreement["compared"] == 3 * 4 * 5
     store.close()
+    rows = slotsweep("results", "last", "--json").json
+    assert {row["agreement"] for row in rows} == {"60 numbers agree beyond 1e-06 of a tie"}
+    assert all(row["energy_joules"] is not None or row["energy_reason"] for row in rows)
+    assert {row["device_memory_reason"] for row in rows} == {"main memory is all there is"}
