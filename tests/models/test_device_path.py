@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.config import MechanismConfig
-from models.devices import stream_batch
-from models.devices.device import AGREED, DeviceClass, available_devices, precision
+from models.devices import fused, stream_batch
+from models.devices.device import AGREED, Capability, DeviceClass, available_devices, capabilities, precision
 from models.devices.form import DEVICE_FORMS, DeviceForm, Questions, objection, supports
 from models.devices.stream_batch import StreamBatch, layout
 from models.fixed_state import FixedState
@@ -348,6 +348,22 @@ def test_this_machine_says_what_it_has() -> None:
     assert DEVICE in available_devices()
 
 
+def test_a_mac_says_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    monkeypatch.setattr(torch.mps, "recommended_max_memory", lambda: 1 << 34)
+    assert available_devices()[-1] == "mps"
+    assert capabilities("mps") == (Capability("mps", "Apple Metal", 1 << 34, None, ("float32", "float16", "bfloat16")),)
+
+
+def test_asking_what_runs_where_loads_no_torch() -> None:
+    asked = (
+        "import sys, models.devices.form as form; assert 'h2o' in form.DEVICE_FORMS; sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", asked], timeout=60).returncode == 0
+
+
 def test_mps_has_no_float64() -> None:
     with pytest.raises(ValueError, match="mps has no float64"):
         precision("mps", "float64")
@@ -385,6 +401,7 @@ sys.exit(pytest.main([sys.argv[1], "-q", "-x", "-k", "test_fused_forms_agree", "
 """
 
 
+@pytest.mark.slow
 def test_triton_kernels_agree_under_the_interpreter() -> None:
     """In a process of its own: triton reads whether to interpret when it is imported."""
     pytest.importorskip("triton", reason="triton is not installed")
@@ -402,7 +419,7 @@ def test_fused_forms_agree(lab: SimpleNamespace, name: str, which: int, monkeypa
     """On streams of several kinds and over several blocks of rows, as the torch loops of the same forms do."""
     pytest.importorskip("triton", reason="triton is not installed")
     monkeypatch.setattr(stream_batch, "ROW_TOKENS", 13)
-    rng, group = np.random.default_rng(4), GROUPS[name][which]
+    rng, group = np.random.default_rng(4), GROUPS[name][which][::2]
     streams = [lab.stream(**stream_of(kind, rng, 30, [17, 30])) for kind in (noisy_items, halves, duplicates)]
     assert getattr(started(form(name, group), streams), "fused", None) is not None
     assert assert_agrees(lab, name, group, streams) > 0
@@ -412,3 +429,40 @@ def started(made: DeviceForm[Any], streams: list[Stream]) -> DeviceForm[Any]:
     batch = StreamBatch(streams, DEVICE, precision(DEVICE, "float32"), "float32")
     made.start(batch, [np.random.default_rng(0)] * len(streams))
     return made
+
+
+POINTERS = {
+    "rows": "*fp32",
+    "stream_values": "*i64",
+    **dict.fromkeys(("tau_c", "fading_c", "score_s"), "*fp32"),
+    **dict.fromkeys(("eta_c", "beta_c", "m0_c", "rate_s"), "*fp64"),
+    **dict.fromkeys(("cap_c", "budget_c", "protected_c", "tokens_s", "values_s", "last_s", "counts_s", "held"), "*i32"),
+    **dict.fromkeys(("near_one", "cap_tie", "temperature", "tie"), "fp32"),
+}
+
+
+@pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") == "1", reason="interpreted kernels are not compiled")
+@pytest.mark.parametrize("chip", [75, 90], ids=["T4", "H100"])
+@pytest.mark.parametrize(
+    ("kernel", "constants"),
+    [
+        *(("allocate", {"policy": n, "keep_last": n == 0, "bounded": True, "width": 64}) for n in range(5)),
+        ("allocate", {"policy": fused.LEAST_USED, "keep_last": False, "bounded": False, "width": 256}),
+        *(("evict_unattended", {"summed": summed, "width": 128}) for summed in (True, False)),
+    ],
+)
+def test_triton_kernels_compile_for_gpus(kernel: str, constants: dict[str, Any], chip: int) -> None:
+    """Down to the chip's own code, which needs no chip: the interpreter takes programs that the compiler does not."""
+    triton = pytest.importorskip("triton", reason="triton is not installed")
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    from models.devices import triton_kernels
+
+    function = getattr(triton_kernels, kernel)
+    names = function.arg_names
+    signature = {name: "constexpr" if name in constants else POINTERS.get(name, "i32") for name in names}
+    placed = {(names.index(name),): value for name, value in constants.items()}
+    source = ASTSource(fn=function, signature=signature, constexprs=placed)
+    compiled = triton.compile(source, target=GPUTarget("cuda", chip, 32), options={"num_warps": 1})
+    assert compiled.asm["cubin"]
