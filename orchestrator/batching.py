@@ -44,8 +44,8 @@ def batches(pending: Callable[[int, int], list[Pending]], cells: Mapping[int, Ce
     seconds, limit = 0.0, MOST_TRIALS
     for trial in _paged(pending):
         if trial.cell not in groups:
-            groups[trial.cell] = _group(cells[trial.cell])
-            costs[groups[trial.cell]] = _costs(cells[trial.cell])
+            groups[trial.cell] = stream_group(cells[trial.cell])
+            costs[groups[trial.cell]] = guessed_costs(cells[trial.cell])
         group = groups[trial.cell]
         per_stream, per_trial = costs[group]
         new_stream = not batch or trial.seed != batch[-1].seed
@@ -68,12 +68,13 @@ def _paged(pending: Callable[[int, int], list[Pending]]) -> Iterator[Pending]:
         position = page[-1].position
 
 
-def _group(cell: CellRow) -> str:
+def stream_group(cell: CellRow) -> str:
+    """What cells have in common whose trials may share a batch."""
     alone = cell.digest if is_trained(cell) else None
     return canonical_json([cell.workload, cell.episodes, cell.dtype, cell.device, alone])
 
 
-def _costs(cell: CellRow) -> tuple[float, float]:
+def guessed_costs(cell: CellRow) -> tuple[float, float]:
     """Guessed seconds for the streams of one seed, and for one trial that reads them."""
     if is_trained(cell):
         return 0.0, 0.0

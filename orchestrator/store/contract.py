@@ -83,6 +83,8 @@ class StoreContract:
         rest = store.pending(submitted.sweep, first[-1].position, 10)
         assert [pending.position for pending in first + rest] == list(range(6))
         assert [pending.seed for pending in first + rest] == [0, 0, 1, 1, 2, 2]
+        waiting = [(one.first, one.last, one.trials) for one in store.waiting_cells(submitted.sweep)]
+        assert waiting == [(0, 4, 3), (1, 5, 3)]
         assert store.sweep(submitted.sweep).counts == Counts(pending=6)
         assert len(store.cells(submitted.sweep)) == 2
         assert store.code(store.sweep(submitted.sweep)) == CODE

@@ -101,6 +101,16 @@ class Pending:
 
 
 @dataclass(frozen=True)
+class WaitingCell:
+    """A cell (a row) with `trials` of a sweep that wait, at positions from `first` to `last`."""
+
+    cell: int
+    first: int
+    last: int
+    trials: int
+
+
+@dataclass(frozen=True)
 class Lease:
     """Trials held by one attempt. `attempt` is the fencing token: it only grows."""
 

@@ -1,0 +1,102 @@
+"""What is handed out first, and how long the rest will take."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+import pytest
+
+from orchestrator.outlook import Outlook
+from orchestrator.plan import Plan
+from orchestrator.spec import read_spec
+from orchestrator.store.records import CellCost, CellRow, StreamCost, WaitingCell
+
+SPEC = """
+name: mixed
+kind: frontier
+workload: {name: associative_recall, items: {values: [8, 2000, 16]}}
+mechanisms: [{name: full_attention}, {name: recency, budget: 4}, {name: novelty_gate, budget: 4}]
+seeds: 5
+episodes: 10
+"""
+
+
+class Known:
+    """A store that knows what it is told of."""
+
+    def __init__(self, costs: list[CellCost] | None = None) -> None:
+        self._costs = costs or []
+
+    def done_keys(self, keys: Iterable[str]) -> set[str]:
+        return set()
+
+    def cell_costs(self, mechanisms: Collection[str], most: int) -> list[CellCost]:
+        return [cost for cost in self._costs if cost.cell.mechanism["name"] in mechanisms][:most]
+
+    def stream_costs(self, most: int) -> list[StreamCost]:
+        return []
+
+    def starts(self, most: int) -> list[float]:
+        return []
+
+
+def cells_of(text: str) -> tuple[dict[int, CellRow], list[WaitingCell]]:
+    """Cells by row, and what waits of them, as if all of the plan were submitted."""
+    cells: dict[int, CellRow] = {}
+    numbers: dict[str, int] = {}
+    places: dict[int, list[int]] = {}
+    for position, (cell, _, _) in enumerate(Plan(read_spec(text)).trials()):
+        number = numbers.setdefault(cell.digest, len(numbers))
+        cells[number] = cell
+        places.setdefault(number, []).append(position)
+    return cells, [WaitingCell(number, min(at), max(at), len(at)) for number, at in places.items()]
+
+
+def test_long_batches_go_first_and_the_others_in_plan_order() -> None:
+    cells, waiting = cells_of(SPEC)
+    slow = next(row for row in cells.values() if row.mechanism["name"] == "novelty_gate")
+    outlook = Outlook(Known([CellCost(slow, "cpu", 5, 1, 100.0, 100.0, 1)]), cells, waiting)
+    order = [{(cells[c].workload["items"], cells[c].mechanism["name"]) for c in span.cells} for span in outlook.spans]
+    gates = [{(items, "novelty_gate")} for items in (2000, 16, 8)]
+    pairs = [{(items, "full_attention"), (items, "recency")} for items in (2000, 8, 16)]
+    assert order == [*gates, *pairs]
+    assert sum(len(span.cells) for span in outlook.spans) == len(cells)
+
+
+def test_short_batches_keep_plan_order() -> None:
+    cells, waiting = cells_of(SPEC.replace("2000", "12").replace(", {name: novelty_gate, budget: 4}", ""))
+    spans = Outlook(Known(), cells, waiting).spans
+    assert [span.first for span in spans] == sorted(span.first for span in spans)
+    assert [(span.first, span.last) for span in spans] == [(0, 9), (10, 19), (20, 29)]
+
+
+def test_what_is_left_follows_what_was_measured() -> None:
+    text = SPEC.replace("[8, 2000, 16]", "[8, 16]").replace(", {name: novelty_gate, budget: 4}", "")
+    cells, waiting = cells_of(text)
+    costs = [CellCost(row, "cpu", 5, 5, 2.0, 2.0, 1) for row in cells.values()]
+    outlook = Outlook(Known(costs), cells, waiting)
+    assert outlook.left() == pytest.approx(20 * 2.0, rel=0.01)
+    attention, recency, *_ = cells
+    for _ in range(5):
+        outlook.note(attention, 6.0)
+    other = next(c for c in cells if c != attention and cells[c].mechanism["name"] == "full_attention")
+    assert outlook.left() == pytest.approx(5 * 6.0 + 10 * 6.0, rel=0.01), (
+        "attention takes three times as long: so may the others"
+    )
+    outlook.note(recency, 2.0)
+    assert outlook.left() == pytest.approx(4 * 2.0 + 5 * 2.0 + 5 * 6.0, rel=0.01)
+    outlook.note(other, 10.0)
+    assert outlook.left() == pytest.approx(4 * 2.0 + 5 * 2.0 + 4 * 10.0, rel=0.01)
+    assert outlook.measured == pytest.approx(42.0)
+
+
+def test_without_history_sizes_are_weighed_by_a_guess() -> None:
+    """Long streams at the end are not taken for as short as the first ones."""
+    text = SPEC.replace("[8, 2000, 16]", "[8, 800]").replace(", {name: novelty_gate, budget: 4}", "")
+    cells, waiting = cells_of(text)
+    outlook = Outlook(Known(), cells, waiting)
+    small = [c for c in cells if cells[c].workload["items"] == 8]
+    for cell in small:
+        for _ in range(5):
+            outlook.note(cell, 0.01)
+    assert outlook.left() > 10 * 10 * 0.01
