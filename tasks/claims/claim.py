@@ -137,7 +137,7 @@ class IntervalTest(_Strict):
     outcomes  queries the published share is the mean of: its error is the binomial one
     sd, seeds the published standard deviation over how many seeds: its error is that of their mean
     one_run   the published number is of one run, which may lie as far off the mean as single seeds do here
-    widest    half width of the measured interval beyond which there is no verdict, because everything would agree; by
+    widest    half width of the measured interval beyond which agreement is no verdict, as everything would agree; by
               default 0.05, or `within` where that is more
     """
 

@@ -18,7 +18,7 @@ EXACT = 1e-9
 """Largest difference between equal numbers: means over episodes carry rounding errors."""
 
 WIDEST = 0.05
-"""Half width of an interval beyond which it cannot tell, where a test does not say."""
+"""Half width of an interval beyond which it shows no agreement, where a test does not say."""
 
 ONE_SEED = "one seed has no interval; run more seeds"
 
@@ -50,9 +50,10 @@ def _targets(published: Published | None, points: int) -> tuple[float, ...]:
 
 
 def _agree(test: IntervalTest, targets: Sequence[float], intervals: Sequence[Interval]) -> tuple[bool, str]:
+    halves = [_half(interval) for interval in intervals]
     errors = [
-        math.hypot(_half(test, interval), _published_error(test, target, interval))
-        for target, interval in zip(targets, intervals, strict=True)
+        math.hypot(half, _published_error(test, target, half, interval.n))
+        for half, target, interval in zip(halves, targets, intervals, strict=True)
     ]
     gaps = [interval.mean - target for target, interval in zip(targets, intervals, strict=True)]
     excess = [abs(gap) - test.within - error for gap, error in zip(gaps, errors, strict=True)]
@@ -62,24 +63,24 @@ def _agree(test: IntervalTest, targets: Sequence[float], intervals: Sequence[Int
     if len(gaps) > 1:
         outside = sum(x > 0 for x in excess)
         off = f"{outside} of {len(gaps)} points apart; the worst, published {targets[worst]:g}, {off}"
-    return max(excess) <= 1e-12, off
+    if excess[worst] > EXACT:
+        return False, off
+    widest = max(WIDEST, test.within) if test.widest is None else test.widest
+    if max(halves) > widest:
+        raise LackingError(f"the interval is ±{max(halves):.2g} wide, too wide to tell; run more seeds")
+    return True, off
 
 
-def _half(test: IntervalTest, interval: Interval) -> float:
-    """Half width of what was measured. Raises LackingError where it is too wide to tell."""
+def _half(interval: Interval) -> float:
     if interval.low is None or interval.high is None:
         raise LackingError(ONE_SEED)
-    half = (interval.high - interval.low) / 2
-    widest = max(WIDEST, test.within) if test.widest is None else test.widest
-    if half > widest:
-        raise LackingError(f"the interval is ±{half:.2g} wide, too wide to tell; run more seeds")
-    return half
+    return (interval.high - interval.low) / 2
 
 
-def _published_error(test: IntervalTest, target: float, interval: Interval) -> float:
-    """Half width of the published number's own 95% interval."""
+def _published_error(test: IntervalTest, target: float, half: float, n: int) -> float:
+    """Half width of the published number's own 95% interval, where ours over `n` seeds has `half`."""
     if test.one_run:
-        return _half(test, interval) * math.sqrt(interval.n)
+        return half * math.sqrt(n)
     if test.sd is not None:
         return student_quantile(test.seeds - 1) * test.sd / math.sqrt(test.seeds)
     if test.outcomes is not None:

@@ -207,10 +207,11 @@ def test_a_number_of_one_run_may_lie_as_far_off_as_single_seeds() -> None:
     assert verdict(claim_of({**INTERVAL, "one_run": True, "widest": 0.1}, published=0.40), rows).verdict == "differs"
 
 
-def test_an_interval_too_wide_to_tell_gives_no_verdict() -> None:
+def test_an_interval_too_wide_shows_no_agreement() -> None:
     judgement = verdict(claim_of(INTERVAL), trials([0.1, 0.9]))
     assert (judgement.verdict, judgement.n) == ("not measured", 2)
     assert "too wide to tell; run more seeds" in judgement.reason
+    assert verdict(claim_of(INTERVAL, published=20.0), trials([0.1, 0.9])).verdict == "differs"
     assert verdict(claim_of(INTERVAL), trials([0.5])).reason == "one seed has no interval; run more seeds"
 
 
