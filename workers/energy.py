@@ -76,8 +76,8 @@ class NvmlCounter(EnergyCounter):
 
         try:
             pynvml.nvmlInit()
-            identity = f"GPU-{torch.cuda.get_device_properties(torch.cuda.current_device()).uuid}"
-            self._handle: Any = pynvml.nvmlDeviceGetHandleByUUID(identity)
+            uuid = str(torch.cuda.get_device_properties(torch.cuda.current_device()).uuid)
+            self._handle: Any = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid.removeprefix('GPU-')}")
             self.name = f"nvml: {pynvml.nvmlDeviceGetName(self._handle)}"
             self.read()
         except (pynvml.NVMLError, RuntimeError, AssertionError) as error:  # torch's own complaints
