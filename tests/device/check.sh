@@ -13,6 +13,7 @@ python=${PYTHON:-python}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export OMP_NUM_THREADS=1
+failed=()
 
 step() { printf '\n== %s (%ss)\n' "$1" "$SECONDS"; }
 
@@ -25,18 +26,19 @@ for device in available_devices():
 sys.exit(None if '$device' in available_devices() else 'there is no $device here')"
 
 step "agreement with the references on $device"
-SLOTSWEEP_TEST_DEVICE=$device "$python" -m pytest -q -x -p no:cacheprovider \
-    tests/models/test_device_path.py tests/tasks/test_evaluate_device.py
+SLOTSWEEP_TEST_DEVICE=$device timeout 200 "$python" -m pytest -q --maxfail=10 -p no:cacheprovider \
+    tests/models/test_device_path.py tests/tasks/test_evaluate_device.py || failed+=(agreement)
 
 step "a frontier on cpu and $device"
 sed "s/cuda/$device/" tests/device/frontier.yaml > "$work/frontier.yaml"
 (
     cd "$work"
     slotsweep() { "$python" -P -c "from orchestrator.cli import main; main()" "$@"; }
-    slotsweep run frontier.yaml --json
-    slotsweep compare last
-)
+    slotsweep run frontier.yaml --json && slotsweep compare last
+) || failed+=(frontier)
 
 step "throughput on $device"
-"$python" tests/device/throughput.py "$device"
+"$python" tests/device/throughput.py "$device" || failed+=(throughput)
+
 step "done"
+[ ${#failed[@]} -eq 0 ] || { echo "failed: ${failed[*]}"; exit 1; }
