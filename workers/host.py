@@ -9,7 +9,8 @@ from typing import Any
 
 from models.devices.device import DeviceClass
 from models.plugins import load_plugin
-from workers.batch import BatchReport, BatchTask, run_batch
+from workers.agreement import probe
+from workers.batch import BatchReport, BatchTask, load_mechanism, run_batch
 from workers.hardware import hardware_id, read_hardware
 from workers.threads import pin_threads
 from workers.warmup import compile_kernels, load_data, warm_device
@@ -30,6 +31,7 @@ class WorkerCard:
     """Who a worker is: its id, device class and process, and its machine's flat hardware record under `hardware`.
 
     accelerator: the model of GPU that it was placed on; None on a CPU
+    agreement: what `workers.agreement` found, as plain data; None if it was not asked
     """
 
     id: str
@@ -38,6 +40,7 @@ class WorkerCard:
     hardware: str
     record: dict[str, Any]
     accelerator: str | None = None
+    agreement: dict[str, Any] | None = None
 
 
 class WorkerHost:
@@ -62,6 +65,8 @@ class WorkerHost:
             compile_kernels(preparation.mechanisms, preparation.dtype)
         else:
             warm_device(stand_in or device, preparation.mechanisms, preparation.dtype)
+        configs = [load_mechanism(tree) for tree in preparation.mechanisms]
+        agreement = probe(configs, device, preparation.dtype, stand_in)
         record = read_hardware(device).flat()
         self.card = WorkerCard(
             id=uuid.uuid4().hex[:12],
@@ -70,6 +75,7 @@ class WorkerHost:
             hardware=hardware_id(record),
             record=record,
             accelerator=accelerator,
+            agreement=agreement.as_json(),
         )
 
     def run(self, task: BatchTask) -> BatchReport:
