@@ -42,6 +42,8 @@ def examine(settings: Settings) -> list[Finding]:
         _tracking,
         _kernels,
         _hardware,
+        _gpu,
+        _cluster,
         _ray,
         _data,
     ]
@@ -119,18 +121,59 @@ def _hardware(_: Settings) -> Finding:
     )
 
 
+def _gpu(_: Settings) -> Finding:
+    """Whether torch can compute on the GPU that is there: a build for other drivers, or for none, is found here."""
+    from models.devices.device import available_devices, capabilities
+    from workers.devices import nvidia_gpus, this_machine_offers, torch_without_cuda
+
+    names, _gibibytes = nvidia_gpus()
+    if names and (why := torch_without_cuda()) is not None:
+        cure = "install a torch built for CUDA: see https://pytorch.org/get-started/locally"
+        return Finding("gpu", False, f"{', '.join(names)}, but {why}", cure)
+    expected = [device for device in this_machine_offers().devices if device != "cpu"]
+    if missing := [device for device in expected if device not in available_devices()]:
+        cure = (
+            "update the GPU's driver, or install a torch built for an older one: `nvidia-smi` names the CUDA it knows"
+        )
+        return Finding("gpu", False, f"torch finds no {' or '.join(missing)} though the driver shows a GPU", cure)
+    chips = [chip for device in expected for chip in capabilities(device)]
+    return Finding("gpu", True, ", ".join(f"{chip.device}: {chip.name}" for chip in chips) or "none; trials run on cpu")
+
+
+def _cluster(settings: Settings) -> Finding:
+    """Whether the cluster can be reached, takes the token, and runs our versions."""
+    if settings.ray_address is None:
+        return Finding("cluster", True, "none: RAY_ADDRESS is not set, and Ray starts on this machine")
+    from workers.gcs import Cluster, ClusterError
+    from workers.join import NECESSARY, NUMERIC, differences, our_versions
+
+    try:
+        cluster = Cluster(settings.ray_address)
+    except ClusterError as error:
+        return Finding("cluster", False, str(error), CURES[_cluster])
+    ours, theirs = our_versions(), cluster.versions()
+    nodes = sum(1 for node in cluster.nodes() if node["Alive"])
+    cluster.close()
+    if wrong := differences(ours, theirs, NECESSARY):
+        return Finding("cluster", False, "; ".join(wrong), "install the head's versions here")
+    odd = differences(ours, theirs, NUMERIC)
+    return Finding("cluster", True, "; ".join([f"{nodes} nodes at {settings.ray_address}", *odd]))
+
+
 def _ray(settings: Settings) -> Finding:
+    if settings.ray_address:
+        from orchestrator.fleet import cluster_nodes
+
+        nodes = [node for node in cluster_nodes(settings.ray_address) if node.usable]
+        cure = "join a machine: slotsweep worker --join " + settings.ray_address
+        return Finding("ray", any(node.cpus for node in nodes), "; ".join(map(str, nodes)) or "no node", cure)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     import ray
 
     quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
-    if settings.ray_address:
-        ray.init(address=settings.ray_address, **quiet)
-    else:
-        ray.init(address="local", num_cpus=1, include_dashboard=False, object_store_memory=128 * 2**20, **quiet)
+    ray.init(address="local", num_cpus=1, include_dashboard=False, object_store_memory=128 * 2**20, **quiet)
     try:
-        nodes = [node for node in ray.nodes() if node["Alive"]]
-        return Finding("ray", bool(nodes), f"{len(nodes)} node at {settings.ray_address or 'this machine'}")
+        return Finding("ray", bool(ray.nodes()), "starts on this machine")
     finally:
         ray.shutdown()
 
@@ -151,6 +194,8 @@ CURES: dict[Callable[[Settings], Finding], str] = {
     _tracking: "correct SLOTSWEEP_TRACKING_URI, or unset it to use SQLite",
     _kernels: "set SLOTSWEEP_HOME to a folder that can be written, and see that numba works: python -c 'import numba'",
     _hardware: "this should always work: please report it",
+    _gpu: "see that torch works: python -c 'import torch; torch.cuda.is_available()'",
+    _cluster: "correct RAY_ADDRESS (HOST:PORT of the head), or unset it to use Ray on this machine",
     _ray: "correct RAY_ADDRESS, or unset it to start a local Ray, which `python -c 'import ray; ray.init()'` tries",
     _data: "correct SLOTSWEEP_DATA, or unset it to fetch data sets when they are needed",
 }

@@ -71,6 +71,11 @@ class Node:
         """Whether workers can be started there."""
         return not self.leaving and self.gone is None
 
+    @property
+    def state(self) -> str:
+        """`here`, `leaving`, or why it is gone."""
+        return self.gone or ("leaving" if self.leaving else "here")
+
     def count(self, device: DeviceClass) -> int:
         """Devices of a class; of the CPU, cores."""
         return {"cpu": self.cpus, "cuda": self.cuda, "mps": self.mps}[device]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from models.devices.device import DeviceClass
+from models.devices.device import DEVICE_CLASSES, DeviceClass
 from models.stream import KEY_BYTES
 from orchestrator.batching import stream_tokens
 from orchestrator.errors import RequestError
@@ -46,7 +46,7 @@ def _check_mechanisms(plan: Plan) -> None:
 
 def accelerators(plan: Plan) -> list[DeviceClass]:
     """Device classes that trials name, other than the CPU."""
-    return [device for device in plan.devices if device != "any" and device != "cpu"]
+    return [device for device in DEVICE_CLASSES if device != "cpu" and device in plan.devices]
 
 
 def _check_fleet(plan: Plan, settings: Settings) -> None:

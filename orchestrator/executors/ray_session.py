@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import socket
@@ -14,6 +15,8 @@ from orchestrator.executors.ray_orphans import end_orphans_after_this_process
 from orchestrator.fleet import Node, nodes_of
 from orchestrator.settings import Settings
 from workers.devices import this_machine_offers
+from workers.gcs import NAMESPACE, VERSIONS_KEY
+from workers.join import our_versions
 
 OBJECT_STORE_BYTES = 128 * 2**20
 """Batches and reports are small; a large store would only slow the start."""
@@ -40,6 +43,7 @@ def start_ray(settings: Settings) -> None:
         if settings.ray_address:
             _reach(settings.ray_address)
             ray.init(address=settings.ray_address, **common)
+            _tell_versions()
         else:
             offer = this_machine_offers(os.cpu_count())
             ray.init(
@@ -54,6 +58,13 @@ def start_ray(settings: Settings) -> None:
     except Exception as error:
         place = settings.ray_address or "this machine"
         raise ExecutorError(f"Ray could not be started on {place}: {error}") from error
+
+
+def _tell_versions() -> None:
+    """Keep our versions with the cluster, unless others' are there: machines that join compare theirs with them."""
+    from ray.experimental.internal_kv import _internal_kv_put
+
+    _internal_kv_put(VERSIONS_KEY, json.dumps(our_versions()).encode(), overwrite=False, namespace=NAMESPACE)
 
 
 def _reach(address: str) -> None:

@@ -126,6 +126,25 @@ class StoreContract:
         store.accept(lease.attempt, WORKER, [result(bare), replace(result(rich), series=given)])
         assert [row["series"] for row in store.trial_rows(submitted.sweep)] == [None, given]
 
+    def test_workers_are_listed_with_what_they_hold_and_have_done(self, store: Store) -> None:
+        with_worker(store)
+        submitted = store.submit(new_sweep(), asked(1, 3))
+        first, *others = trials_of(store, submitted.sweep)
+        lease = store.claim(submitted.sweep, [first], WORKER, 60)
+        assert lease is not None
+        store.accept(lease.attempt, WORKER, [replace(result(0), trial=first)])
+        assert store.claim(submitted.sweep, others, WORKER, 60) is not None
+        [worker] = store.workers()
+        assert (worker.id, worker.device, worker.state, worker.record) == (WORKER, "cpu", "ready", {"cpu_model": "x"})
+        assert (worker.batches, worker.trials, worker.done) == (1, 2, 1)
+        store.see_workers([WORKER])
+        assert store.workers()[0].last_seen > worker.last_seen
+        store.retire_workers([WORKER])
+        assert store.workers()[0].state == "stopped"
+        store.set_worker_state(WORKER, "quarantined")
+        store.retire_workers([WORKER])
+        assert store.workers()[0].state == "quarantined"
+
     def test_a_result_keeps_what_it_cost_and_the_size_of_its_batch(self, store: Store) -> None:
         """Energy and the memory of a device where there are any; nothing, not 0, where there are none."""
         with_worker(store)

@@ -160,6 +160,24 @@ class AttemptRow:
 
 
 @dataclass(frozen=True)
+class WorkerRow:
+    """A worker as stored: what its agreement probe found, its machine's flat record, what it holds and has done."""
+
+    id: str
+    device: str
+    state: str
+    executor: str
+    pid: int
+    started: float
+    last_seen: float
+    agreement: dict[str, Any] | None
+    record: dict[str, Any]
+    batches: int
+    trials: int
+    done: int
+
+
+@dataclass(frozen=True)
 class Accepted:
     """What `accept` did with a report: trials done, failed for good, sent back to pending, and dropped as stale."""
 

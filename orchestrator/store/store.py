@@ -17,10 +17,11 @@ from orchestrator.store.engine import ensure_schema, open_engine
 from orchestrator.store.executing import Executing
 from orchestrator.store.notifying import Notifying
 from orchestrator.store.reporting import Reporting
+from orchestrator.store.rostering import Rostering
 from orchestrator.store.submitting import Submitting
 
 
-class Store(Submitting, Controlling, Executing, Reporting, Notifying):
+class Store(Submitting, Controlling, Executing, Reporting, Rostering, Notifying):
     """One database. Methods open their own connections; a store may be used from several threads and processes."""
 
     def __init__(self, engine: Engine) -> None:

@@ -1,0 +1,100 @@
+"""The fleet as `slotsweep workers` lists it: nodes as the cluster knows them, workers as the store does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from orchestrator.fleet import Node, cluster_nodes
+from orchestrator.scheduler import LEASE_SECONDS
+from orchestrator.settings import Settings
+from orchestrator.store.records import WorkerRow
+
+ENDED_IN_ORDER = ("stopped", "lost")
+"""States of workers that are gone, with nothing wrong about their machine."""
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A worker.
+
+    machine    its GPU, or on a CPU the CPU's model
+    state      ready, refused (its device disagrees), quarantined, lost or stopped; `silent` if it is ready and its
+               orchestrator has not been heard of for longer than a lease
+    batches, trials  it holds now; done: trials whose results are its
+    agreement  what its probe found, in words
+    last_seen  seconds since the epoch
+    """
+
+    id: str
+    device: str
+    machine: str
+    state: str
+    batches: int
+    trials: int
+    done: int
+    agreement: str
+    started: float
+    last_seen: float
+
+
+@dataclass(frozen=True)
+class Roster:
+    """The fleet at one moment. `nodes` is empty where no cluster is configured."""
+
+    nodes: list[Node]
+    workers: list[Listed]
+    now: float
+
+    def as_json(self) -> dict[str, Any]:
+        """The contract of `workers --json`."""
+        return {
+            "nodes": [asdict(node) | {"state": node.state} for node in self.nodes],
+            "workers": [asdict(worker) for worker in self.workers],
+        }
+
+
+def read_roster(settings: Settings, *, every: bool) -> Roster:
+    """The fleet; `every`: with workers and nodes that are gone. Raises ExecutorError if the cluster cannot be read."""
+    address = settings.ray_address
+    nodes = [] if address is None or "://" in address or ":" not in address else cluster_nodes(address)
+    now = time.time()
+    workers = [_listed(row, now) for row in _worker_rows(settings)]
+    return Roster(
+        [node for node in nodes if every or node.gone is None],
+        [one for one in workers if every or one.state not in ENDED_IN_ORDER],
+        now,
+    )
+
+
+def _worker_rows(settings: Settings) -> list[WorkerRow]:
+    if settings.database_file is not None and not settings.database_file.exists():
+        return []
+    from orchestrator.store.store import Store
+
+    return Store.open(settings.database_url).workers()
+
+
+def _listed(row: WorkerRow, now: float) -> Listed:
+    silent = row.state == "ready" and now - row.last_seen > LEASE_SECONDS
+    machine = row.record.get("cpu_model" if row.device == "cpu" else "gpu")
+    return Listed(
+        id=row.id,
+        device=row.device,
+        machine=str(machine or "unknown"),
+        state="silent" if silent else row.state,
+        batches=row.batches,
+        trials=row.trials,
+        done=row.done,
+        agreement=_in_words(row.agreement),
+        started=row.started,
+        last_seen=row.last_seen,
+    )
+
+
+def _in_words(agreement: Mapping[str, Any] | None) -> str:
+    if agreement is None:
+        return "not probed"
+    return "agrees" if agreement["ok"] else f"disagrees: {'; '.join(agreement['disagreements'][:1])}"
