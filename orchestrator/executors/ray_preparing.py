@@ -25,6 +25,7 @@ ONE_KERNEL_SECONDS = 20.0
 """How long kernels may take to compile: all of a sweep's at least, a mechanism's share where these are many, and those
 of one mechanism alone."""
 
+# What a worker will do as it joins is done here first: what a mechanism kills must not be every worker.
 PREPARE = """
 import json, os, sys, threading
 sys.path.insert(0, sys.argv[1])
@@ -36,6 +37,8 @@ def end_with_the_driver():
 
 threading.Thread(target=end_with_the_driver, daemon=True).start()
 from models.plugins import load_plugin
+from workers.agreement import probe
+from workers.batch import load_mechanism
 from workers.threads import pin_threads
 from workers.warmup import compile_kernels, load_data
 pin_threads(1)
@@ -45,6 +48,7 @@ try:
     load_data(wanted["workloads"])
     print(flush=True)
     compile_kernels(wanted["mechanisms"], wanted["dtype"])
+    probe(map(load_mechanism, wanted["mechanisms"]), "cpu", wanted["dtype"])
 except Exception as error:
     sys.exit(f"{type(error).__name__}: {error}")
 """

@@ -40,7 +40,7 @@ class DeadlyConfig(SlotConfig):
 class Deadly(FullAttention):
     def start(self, stream, rng):
         marker = Path(self.config.marker)
-        if len(stream) > 12 and not marker.exists():
+        if len(stream) == 16 and not marker.exists():  # a stream of the sweep
             marker.touch()
             os.kill(os.getpid(), signal.SIGKILL)
         super().start(stream, rng)
