@@ -56,7 +56,7 @@ def places(node: Node, wants: Iterable[Want], *, alone: bool) -> list[Place]:
     if "mps" in classes:
         found.append(Place(node.id, "mps", 0 if alone else min(1, node.cpus), 1.0, node.accelerator))
     if "cuda" in classes:
-        found += _cuda_places(node, alone=alone)
+        found += _cuda_places(node, node.cpus - sum(place.cpus for place in found), alone=alone)
     left = node.cpus - sum(place.cpus for place in found)
     if "cpu" in classes and left > 0:
         found += (
@@ -65,12 +65,12 @@ def places(node: Node, wants: Iterable[Want], *, alone: bool) -> list[Place]:
     return found
 
 
-def _cuda_places(node: Node, *, alone: bool) -> list[Place]:
+def _cuda_places(node: Node, cores: int, *, alone: bool) -> list[Place]:
     if alone:
         return [Place(node.id, "cuda", 0, float(node.cuda), node.accelerator)]
     each = (node.cuda_memory or 0) // node.cuda // CUDA_WORKER_GIB
-    share = max(1, min(each, MOST_CUDA_WORKERS, max(1, node.cpus) // node.cuda))
+    share = max(1, min(each, MOST_CUDA_WORKERS, max(1, cores) // node.cuda))
     return [
-        Place(node.id, "cuda", 1 if number < node.cpus else 0, round(1 / share, 4), node.accelerator, number)
+        Place(node.id, "cuda", 1 if number < cores else 0, round(1 / share, 4), node.accelerator, number)
         for number in range(node.cuda * share)
     ]

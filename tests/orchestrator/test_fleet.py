@@ -1,0 +1,104 @@
+"""Nodes, what trials want of them, and which workers a node gets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.executors.placing import places
+from orchestrator.fleet import Node, Want, local_node, nodes_of, unmet
+from workers.devices import Offer
+
+H100 = Node("a", "big", 16, cuda=2, gpus=2, accelerator="H100", cuda_memory=160)
+T4 = Node("b", "small", 4, cuda=1, gpus=1, accelerator="T4", cuda_memory=15)
+MAC = Node("c", "mac", 10, mps=1, accelerator="M3-Max")
+PLAIN = Node("d", "plain", 8)
+HIDDEN = Node("e", "hidden", 8, gpus=4, accelerator="A100")
+EVERY = {Want("cpu"), Want("cuda"), Want("mps")}
+
+
+def record(**more: Any) -> dict[str, Any]:
+    return {"NodeID": "x", "Alive": True, "NodeManagerHostname": "host", "NodeManagerAddress": "10.0.0.2", **more}
+
+
+def test_a_node_is_read_from_what_it_advertises() -> None:
+    resources = {"CPU": 16.0, "GPU": 2.0, "cuda": 2.0, "cuda_memory": 160.0, "accelerator_type:H100": 1.0}
+    [node] = nodes_of([record(Resources=resources)])
+    assert node == replace(H100, id="x", name="host")
+    [leaving] = nodes_of([record(Resources={"CPU": 4.0})], ["x"])
+    assert (leaving.cpus, leaving.state, leaving.usable) == (4, "leaving", False)
+    [gone] = nodes_of([record(Resources={}, Alive=False, DeathReason=3)])
+    assert (gone.state, gone.usable) == ("preempted", False)
+
+
+@pytest.mark.parametrize(
+    ("want", "nodes", "said"),
+    [
+        (Want("cuda"), [PLAIN], ["no worker offers cuda; there is plain: 8 cores", "nearest offer: `device: cpu`"]),
+        (Want("cuda"), [PLAIN, MAC], ["mac: 10 cores, mps x 1 (M3-Max)", "nearest offer: `device: mps`"]),
+        (Want("mps"), [H100], ["big: 16 cores, cuda x 2 (H100)", "nearest offer: `device: cuda`"]),
+        (Want("cuda", "H100"), [T4, MAC], ["no worker offers cuda on H100", "nearest offer: `accelerator: T4`"]),
+        (Want("cuda"), [HIDDEN], ["GPU x 4, which its node does not offer as `cuda`", "the GPU of hidden"]),
+        (Want("cuda"), [replace(H100, gone="crashed")], ["the cluster has no node", "slotsweep worker --join"]),
+        (Want("cuda"), [replace(H100, leaving=True)], ["leaving"]),
+    ],
+)
+def test_what_is_missing_is_told_with_what_there_is_and_the_nearest_offer(
+    want: Want, nodes: list[Node], said: list[str]
+) -> None:
+    told = unmet([frozenset({want})], nodes)
+    assert told is not None
+    assert all(part in told for part in said), told
+
+
+def test_what_is_there_is_not_missing() -> None:
+    demands = [frozenset({Want("cuda", "h100")}), frozenset({Want("mps"), Want("cpu")})]
+    assert unmet(demands, [H100]) is None
+    assert unmet([frozenset({Want("cuda")})], [local_node(Offer(4, cuda=1, accelerator="T4"))]) is None
+    told = unmet([frozenset({Want("cuda")})], [local_node(Offer(4))], unusable="torch is built for cpu")
+    assert "its GPU cannot be used: torch is built for cpu" in str(told)
+
+
+def kinds(node: Node, wants: set[Want] = EVERY, *, alone: bool = False) -> dict[str, int]:
+    found = [place.device for place in places(node, wants, alone=alone)]
+    return {device: found.count(device) for device in dict.fromkeys(found)}
+
+
+def test_a_node_gets_workers_for_its_gpus_and_for_the_cores_left() -> None:
+    assert kinds(H100) == {"cuda": 6, "cpu": 10}  # three workers share 80 GiB
+    assert kinds(T4) == {"cuda": 1, "cpu": 3}
+    assert kinds(MAC) == {"mps": 1, "cpu": 9}
+    assert kinds(HIDDEN) == {"cpu": 8}
+    assert kinds(H100, {Want("cuda", "T4"), Want("cpu")}) == {"cpu": 16}
+    assert kinds(H100, {Want("cuda")}) == {"cuda": 6}
+    assert kinds(replace(H100, leaving=True)) == {}
+    assert kinds(H100, alone=True) == {"cuda": 1, "cpu": 1}
+
+
+@given(
+    st.builds(
+        Node,
+        st.just("n"),
+        st.just("n"),
+        st.integers(0, 64),
+        cuda=st.integers(0, 8),
+        mps=st.integers(0, 1),
+        cuda_memory=st.none() | st.integers(1, 1000),
+    ),
+    st.sets(st.sampled_from(sorted(EVERY, key=str))),
+    st.booleans(),
+)
+def test_workers_fit_on_their_node(node: Node, wants: set[Want], alone: bool) -> None:
+    found = places(node, wants, alone=alone)
+    assert len(set(found)) == len(found), "places are told apart"
+    assert sum(place.cpus for place in found) <= node.cpus
+    for device in ("cuda", "mps"):
+        taken = [place for place in found if place.device == device]
+        assert sum(place.devices for place in taken) <= node.count(device) + 1e-3 * node.count(device)
+        assert bool(taken) == (node.count(device) > 0 and Want(device) in wants)
+    memory = sum(place.resources(node).get("cuda_memory", 0.0) for place in found)
+    assert memory <= (node.cuda_memory or 0) * (1 + 1e-3)

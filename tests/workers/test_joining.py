@@ -1,0 +1,105 @@
+"""What a machine offers, and what it checks and says before it joins a cluster."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from workers.devices import Offer, apple_model, nvidia_model, this_machine_offers
+from workers.gcs import Cluster, ClusterError, split_address
+from workers.join import NECESSARY, differences, our_versions, ray_environment, start_command, use_token_file
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("NVIDIA H100 80GB HBM3", "H100"),
+        ("NVIDIA A100-SXM4-40GB", "A100"),
+        ("Tesla T4", "T4"),
+        ("NVIDIA L40S", "L40S"),
+        ("nonsense", None),
+    ],
+)
+def test_models_have_rays_names(name: str, model: str | None) -> None:
+    assert nvidia_model(name) == model
+
+
+@pytest.mark.parametrize(
+    ("brand", "model"), [("Apple M3 Max\n", "M3-Max"), ("Apple M4", "M4"), ("Intel(R) Core(TM) i9", None)]
+)
+def test_apples_chips_have_rays_names(brand: str, model: str | None) -> None:
+    assert apple_model(brand) == model
+
+
+def test_what_a_node_advertises() -> None:
+    assert Offer(8).resources() == {}
+    assert Offer(8, cuda=2, accelerator="H100", cuda_memory=160).resources() == {"cuda": 2, "cuda_memory": 160}
+    assert Offer(8, mps=1, accelerator="M3-Max").resources() == {"mps": 1, "accelerator_type:M3-Max": 1}
+    assert Offer(8, mps=1).devices == ("cpu", "mps")
+
+
+def test_a_gpu_that_torch_was_not_built_for_is_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workers.devices.nvidia_gpus", lambda: (["NVIDIA H100 80GB HBM3"], 80))
+    monkeypatch.setattr("importlib.metadata.version", lambda _: "2.13.0+cpu")
+    offer = this_machine_offers(4)
+    assert (offer.devices, offer.unusable) == (("cpu",), "torch 2.13.0+cpu is built for cpu")
+    for build in ("2.13.0+cu130", "2.13.0"):
+        monkeypatch.setattr("importlib.metadata.version", lambda _, build=build: build)
+        assert this_machine_offers(4) == Offer(4, cuda=1, accelerator="H100", cuda_memory=80)
+
+
+def test_a_mac_joins_with_its_gpu_as_mps_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster: Any = SimpleNamespace(address="10.0.0.1:6379", own_ip="10.0.0.7")
+    command = start_command(cluster, Offer(10, mps=1, accelerator="M3-Max"))
+    assert "--num-gpus=0" in command
+    assert '--resources={"mps": 1.0, "accelerator_type:M3-Max": 1.0}' in command
+    monkeypatch.setattr("sys.platform", "darwin")
+    assert ray_environment()["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] == "1"
+
+
+def test_the_token_is_in_no_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "secret-of-the-environment")
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", "")
+    token = tmp_path / "token"
+    token.write_text("secret-of-the-file")
+    use_token_file(token)
+    cluster: Any = SimpleNamespace(address="10.0.0.1:6379", own_ip="10.0.0.7")
+    assert "secret" not in " ".join(start_command(cluster, Offer(4)))
+    assert ray_environment()["RAY_AUTH_TOKEN_PATH"] == str(token)
+    for bad in (tmp_path / "missing", tmp_path / "empty"):
+        if bad.name == "empty":
+            bad.write_text("\n")
+        with pytest.raises(ClusterError, match=f"token file {bad} "):
+            use_token_file(bad)
+
+
+def test_what_differs_is_said_exactly() -> None:
+    ours = our_versions()
+    assert differences(ours, ours, NECESSARY) == []
+    assert differences(ours, {"python": ours["python"]}, NECESSARY) == [], "the head need not tell all"
+    other = ours | {"ray": "2.99.0", "python": "3.12.1"}
+    assert differences(ours, other, NECESSARY) == [
+        f"python is {ours['python']} here and 3.12.1 on the head",
+        f"ray is {ours['ray']} here and 2.99.0 on the head",
+    ]
+    assert set(ours) >= set(NECESSARY)
+    assert json.dumps(ours)
+
+
+@pytest.mark.parametrize("address", ["nowhere", "ray://10.0.0.1:10001", "10.0.0.1", ":6379", "10.0.0.1:port"])
+def test_addresses(address: str) -> None:
+    with pytest.raises(ClusterError, match="expected HOST:PORT"):
+        split_address(address)
+
+
+def test_a_head_that_is_not_there_is_named_at_once() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with pytest.raises(ClusterError, match=f"nothing answers at 127.0.0.1:{port}"):
+        Cluster(f"127.0.0.1:{port}")
