@@ -194,7 +194,7 @@ FullAttention = MECHANISMS.implementation("full_attention")
 
 
 class FaultyConfig(SlotConfig):
-    """Fails as told, but not on the few tokens of a warm-up."""
+    """Fails as told on the streams of the sweep, but not on those of a warm-up or a probe."""
 
     name: Literal["faulty"] = "faulty"
     fault: str = "none"
@@ -204,7 +204,7 @@ class FaultyConfig(SlotConfig):
 class Faulty(FullAttention):
     def start(self, stream, rng):
         super().start(stream, rng)
-        fault = self.config.fault if len(stream) > 12 else "none"
+        fault = self.config.fault if len(stream) == 16 else "none"
         if fault == "raise":
             print("about to raise")
             raise ValueError("told to fail")
