@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 RECENT_STARTS = 5
 START_SECONDS = 8.0
+START_SPREAD = 1.5
 TRIAL_SECONDS = 5e-4
 """What starting workers, where none were started before, and handing out, storing and tracking a trial, cost beside
-the arithmetic."""
+the arithmetic; a start may take START_SPREAD times as long, or as short."""
 
 STORE_BYTES_PER_TRIAL = 1_600
 TRACKING_BYTES_PER_TRIAL = 9_000
@@ -62,14 +63,16 @@ def estimate(plan: Plan, store: Glance | None, done: Set[str], workers: int) -> 
     workers = 1 if plan.kind.measures_time else workers
     starts = store.starts(RECENT_STARTS) if store is not None else []
     start = sorted(starts)[len(starts) // 2] if starts else START_SECONDS
-    around = (start if new_trials else 0.0) + new_trials * TRIAL_SECONDS
+    if not new_trials:
+        start = 0.0
+    handling = new_trials * TRIAL_SECONDS
     computing = max(forecast.total / workers, forecast.longest)
     known = not forecast.unknown
     spread = forecast.spread
     return Estimate(
-        hours=(computing + around) / 3600 if known else None,
-        low_hours=(computing / spread + around) / 3600 if known else None,
-        high_hours=(computing * spread + around) / 3600 if known else None,
+        hours=(computing + handling + start) / 3600 if known else None,
+        low_hours=(computing / spread + handling + start / START_SPREAD) / 3600 if known else None,
+        high_hours=(computing * spread + handling + start * START_SPREAD) / 3600 if known else None,
         worker_hours=forecast.total / 3600,
         workers=workers,
         basis=_basis(forecast, start) if new_trials else "everything is there already",

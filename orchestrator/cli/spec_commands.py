@@ -115,7 +115,7 @@ def _print_plan(made: Plan, summary: PlanSummary) -> None:
     typer.echo(f"  unique    {summary.unique}")
     typer.echo(f"  reused    {summary.reused}, already done in this store")
     typer.echo(f"  batches   {summary.batches}")
-    typer.echo(f"  time      {_time(summary.estimate)} ({summary.estimate.basis})")
+    typer.echo(f"  time      {_time(summary.estimate)} ({summary.estimate.basis.removeprefix('unknown: ')})")
     typer.echo(f"  memory    about {size(summary.estimate.memory_bytes)}")
     typer.echo(f"  disk      about {size(summary.estimate.disk_bytes)}")
     if summary.explanations is not None:
