@@ -19,7 +19,7 @@ from tasks.labels import NamedCell, named_cells
 from tasks.overhead import fit_offset_power_law
 from tasks.scaling import fit_power_law
 from tasks.statistics import mean_intervals
-from tasks.summary import Chart, Grid, Line, Section, Summary, Value
+from tasks.summary import Chart, Grid, Interval, Line, Section, Summary, Value
 
 if TYPE_CHECKING:
     from tasks.evaluate import Outcome
@@ -28,9 +28,16 @@ if TYPE_CHECKING:
 
 US_PER_TOKEN, US_PER_QUERY = "_us_per_token", "read_us_per_query"
 
+ENERGY = "energy_joules"
+
 BYTES = {"bytes": "held", "build_peak_bytes": "peak of building"}
 
-GROUPS = {"build": ("Building", "µs"), "read": ("Reading", "µs"), "memory": ("Memory", "bytes")}
+GROUPS = {
+    "build": ("Building", "µs"),
+    "read": ("Reading", "µs"),
+    "memory": ("Memory", "bytes"),
+    "energy": ("Energy", "J"),
+}
 
 POSITIVE = (0.0, float("inf"))
 """What a cost can be."""
@@ -97,7 +104,7 @@ episodes: 7                # repeats of each, of which the median counts
 class CostCurve:
     """What one mechanism costs on streams that differ in one size alone.
 
-    group: build, read or memory; measure: which of its kind, such as `build, naive`
+    group: build, read, memory or energy; measure: which of its kind, such as `build, naive`
     sizes [N]; costs [S, N]: of each seed that measured at every size; a build's are for all tokens together
     """
 
@@ -116,7 +123,7 @@ def _curves(cells: Sequence[NamedCell]) -> Iterator[CostCurve]:
         by_mechanism.setdefault(canonical_json(cell.cell.mechanism), []).append(cell)
     for name in _measures(cells):
         for members in by_mechanism.values():
-            have = [cell for cell in members if cell.values(name)]
+            have = [cell for cell in members if _values(cell, name)]
             sizes = [_sizes(cell) for cell in have]
             for ladder in ladders(sizes):
                 steps = np.array([sizes[index][ladder.axis.name] for index in ladder.members])
@@ -124,10 +131,12 @@ def _curves(cells: Sequence[NamedCell]) -> Iterator[CostCurve]:
 
 
 def _curve(name: str, ladder: Ladder, sizes: Floats, cells: Sequence[NamedCell]) -> CostCurve:
-    seeds = sorted(set.intersection(*(set(cell.values(name)) for cell in cells)))
-    costs = np.array([[cell.values(name)[seed] for cell in cells] for seed in seeds]).reshape(-1, len(cells))
+    seeds = sorted(set.intersection(*(set(_values(cell, name)) for cell in cells)))
+    costs = np.array([[_values(cell, name)[seed] for cell in cells] for seed in seeds]).reshape(-1, len(cells))
     group, measure = "read", "read"
-    if name in BYTES:
+    if name == ENERGY:
+        group, measure = "energy", "whole trial"
+    elif name in BYTES:
         group, measure = "memory", BYTES[name]
     elif name.endswith(US_PER_TOKEN):
         group, measure = "build", name.removesuffix(US_PER_TOKEN).replace("_", ", ")
@@ -148,7 +157,21 @@ def _measures(cells: Sequence[NamedCell]) -> list[str]:
     names = dict.fromkeys(
         column.removeprefix("metrics.") for cell in cells for row in cell.done.values() for column in row
     )
-    return [name for name in names if name == US_PER_QUERY or name.endswith(US_PER_TOKEN) or name in BYTES]
+    costs = [name for name in names if name == US_PER_QUERY or name.endswith(US_PER_TOKEN) or name in BYTES]
+    return [*costs, *([ENERGY] if any(_values(cell, ENERGY) for cell in cells) else [])]
+
+
+def _values(cell: NamedCell, name: str) -> dict[int, float]:
+    """The cost that each seed has: a metric, or the energy of its trial where that could be read."""
+    if name != ENERGY:
+        return cell.values(name)
+    joules = {seed: row.get(ENERGY) for seed, row in cell.done.items()}
+    return {seed: float(value) for seed, value in joules.items() if value is not None}
+
+
+def _mean(cell: NamedCell, name: str) -> Interval | None:
+    values = np.array(list(_values(cell, name).values()), dtype=np.float64)
+    return mean_intervals(values[:, None], bounds=POSITIVE)[0] if len(values) else None
 
 
 def _costs(cells: Sequence[NamedCell]) -> Section:
@@ -159,7 +182,7 @@ def _costs(cells: Sequence[NamedCell]) -> Section:
             cell.workload,
             cell.mean("tokens"),
             cell.mean("slots"),
-            *(cell.mean(name, POSITIVE) for name in names),
+            *(_mean(cell, name) for name in names),
         )
         for cell in cells
     )
@@ -167,7 +190,8 @@ def _costs(cells: Sequence[NamedCell]) -> Section:
         "Microseconds, medians over repeats, then means over seeds. A build is the whole stream read alone, a read one "
         "query answered from the memory's own state, both after an untimed round; time that other work had the "
         "processor is not counted. `bytes` is what the memory holds, `build_peak_bytes` the most that arrays took "
-        "while it was built."
+        "while it was built, and `energy_joules`, where the machine tells it, the energy of a whole trial with all its "
+        "repeats."
     )
     return Section(
         "times", "Times and bytes", (text,), Grid(("mechanism", "workload", "tokens", "slots", *names), rows)

@@ -45,6 +45,17 @@ def test_costs_are_fitted_against_one_size_at_a_time_the_others_held() -> None:
     assert {row[2] for row in dim.table.rows} == {f"tokens {n}, items {k}" for n in (64, 128, 256) for k in (4, 8, 16)}
 
 
+def test_energy_is_fitted_where_the_machine_tells_it() -> None:
+    trees = [{**RECALL, "repeats": repeats} for repeats in (4, 8, 16)]
+    rows = rows_of("cost_scaling", trees, [{"name": "full_attention"}], seeds=2, episodes=1)
+    names = [part.name for part in KINDS.implementation("cost_scaling").summarise(rows).sections]
+    assert "energy-scaling" not in names
+    told = [{**row, "energy_joules": 0.5 * row["metrics.tokens"] ** 1.2} for row in rows]
+    summary = KINDS.implementation("cost_scaling").summarise(told)
+    assert slope(column(section(summary, "energy-scaling"), "exponent")["full_attention"]) == pytest.approx(1.2)
+    assert slope(column(section(summary, "times"), "energy_joules")["full_attention"]) > 0
+
+
 def exponents() -> tuple[Summary, dict[str, float]]:
     """Measured now: of a build, of a read of the cache, and of attention's read, alone and beside an overhead."""
     shape = {"name": "associative_recall", "items": 64, "classes": 16, "dim": 16, "noise": 0.3}
