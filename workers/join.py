@@ -10,6 +10,7 @@ import json
 import os
 import platform
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from workers.devices import Offer, this_machine_offers
 from workers.gcs import Cluster, ClusterError, Versions
@@ -157,11 +159,15 @@ class _Member:
         deadline = time.monotonic() + JOIN_SECONDS
         while self._process.poll() is None and time.monotonic() < deadline and not self._told_to_go:
             for node in self._cluster.nodes():
-                ours = node["NodeManagerAddress"] == self._cluster.own_ip and node["NodeID"] not in self._before
-                if ours and node["Alive"]:
+                if node["Alive"] and node["NodeID"] not in self._before and self._is_here(node):
                     return str(node["NodeID"])
             time.sleep(LOOK_SECONDS)
         return None
+
+    def _is_here(self, node: Mapping[str, Any]) -> bool:
+        """Whether a node is this machine's. Of a loopback address Ray makes another."""
+        address = self._cluster.own_ip in (node["NodeManagerAddress"], "127.0.0.1", "::1")
+        return address and node["NodeManagerHostname"] == socket.gethostname()
 
     def _is_there(self, node: str) -> bool:
         return any(one["NodeID"] == node and one["Alive"] for one in self._cluster.nodes())

@@ -75,7 +75,7 @@ def test_a_paused_sweep_of_an_old_database_is_resumed(slotsweep, old: Settings) 
     with engine.begin() as connection:
         connection.execute(
             text("UPDATE cells SET fingerprint = :code, episodes = 2"),
-            {"code": code_fingerprint("frontier", "associative_recall", "recency")},
+            {"code": code_fingerprint("frontier", "associative_recall", "recency", "cpu")},
         )
     ran = slotsweep("run", paused, "--executor", "inline", "--json")
     assert ran.code == 0, ran.err

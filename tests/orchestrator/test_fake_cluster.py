@@ -45,7 +45,8 @@ seeds: 5
 episodes: 2
 """
 
-LONG = SPEC.replace("seeds: 5", "seeds: 10").replace("episodes: 2", "episodes: 100")
+LONG = SPEC.replace("0.9, 10]", "0.9, 40]").replace("seeds: 5", "seeds: 2").replace("episodes: 2", "episodes: 400")
+"""Forty batches of about half a second."""
 
 NODES: dict[str, dict[str, Any]] = {
     "cpu": {"num_cpus": 1},
