@@ -12,9 +12,12 @@ from tasks.workload import WORKLOADS, WorkloadConfig
 
 PAGE = 4096
 TARGET_SECONDS = 0.4
+ACCELERATOR_TARGET_SECONDS = 4.0
 MANY_TRIALS = 500
 MOST_TRIALS = 2000
-"""A batch ends after TARGET_SECONDS or MANY_TRIALS, but a seed's trials are split only beyond MOST_TRIALS."""
+"""A batch ends after TARGET_SECONDS or MANY_TRIALS, but a seed's trials are split only beyond MOST_TRIALS. Batches that
+are for an accelerator only are larger, in seconds of a CPU: it takes as many streams at once as its memory holds, and
+launching kernels costs it the same for few trials as for many."""
 
 STREAM_SECONDS = 2e-4
 TOKEN_SECONDS = 2.5e-7
@@ -49,7 +52,8 @@ def batches(pending: Callable[[int, int], list[Pending]], cells: Mapping[int, Ce
         group = groups[trial.cell]
         per_stream, per_trial = costs[group]
         new_stream = not batch or trial.seed != batch[-1].seed
-        full = seconds >= TARGET_SECONDS or len(batch) >= MANY_TRIALS
+        target = TARGET_SECONDS if cells[trial.cell].device in ("cpu", "any") else ACCELERATOR_TARGET_SECONDS
+        full = seconds >= target or len(batch) >= MANY_TRIALS
         limit = min(limit, trial.batch_limit or MOST_TRIALS)
         crowded = (full and new_stream) or len(batch) >= limit
         if batch and (crowded or groups[batch[-1].cell] != group):
