@@ -16,6 +16,8 @@ from orchestrator.spec import Spec, canonical, from_canonical, read_spec
 from orchestrator.store.records import CellRow, Pending
 from tests.orchestrator.specs import SMALL
 
+DEVICES = ("cpu", "cuda", "mps", "any")
+
 
 def spec_of(items: list[int], budgets: list[int], seeds: int, temperatures: list[float]) -> Spec:
     return read_spec(
@@ -134,3 +136,24 @@ seeds: 1000
     assert count == plan.trial_count == 100_000
     assert time.perf_counter() - began < 10
     assert peak < 5_000_000
+
+
+def test_any_is_a_device_class_of_its_own_in_a_key() -> None:
+    """A trial for `any` serves who asks for any; who asks for a class gets trials of that class."""
+    plans = {device: Plan(read_spec(SMALL + f"device: {device}\n")) for device in DEVICES}
+    keys = {device: {key for _, _, key in plan.trials()} for device, plan in plans.items()}
+    assert all(len(found) == 24 for found in keys.values())
+    assert len(set().union(*keys.values())) == 24 * len(DEVICES)
+    assert {key for _, _, key in Plan(read_spec(SMALL)).trials()} == keys["any"]
+
+
+def test_a_fingerprint_covers_the_code_of_every_device_that_may_compute_the_trial() -> None:
+    plans = {device: Plan(read_spec(SMALL + f"device: {device}\n")) for device in DEVICES}
+    modules = {device: set(next(iter(plan.code().values()))) for device, plan in plans.items()}
+    assert "tasks.evaluate_device" not in modules["cpu"]
+    assert {"tasks.evaluate", "tasks.evaluate_device"} <= modules["any"] & modules["cuda"]
+
+
+def test_where_times_are_measured_any_is_the_cpu() -> None:
+    plan = Plan(read_spec(SMALL.replace("kind: frontier", "kind: cost_scaling")))
+    assert {cell.device for group in plan.groups for cell in group.cells} == {"cpu"}
