@@ -7,8 +7,6 @@ import time
 from types import TracebackType
 from typing import Self
 
-from models.devices.device import DeviceClass, synchronise
-
 WAITED = "/proc/thread-self/schedstat"
 """Nanoseconds that this thread ran, and that it was ready to run while others had the processor (Linux)."""
 
@@ -16,14 +14,13 @@ WAITED = "/proc/thread-self/schedstat"
 class Clock:
     """Seconds that pass in this thread, less those it waited for a processor that other work had.
 
-    On a machine of its own the two are the same. Where the system does not count waiting, none is taken off. With an
-    accelerator the clock is read once it has done everything it was given. Used as a context, by one thread.
+    On a machine of its own the two are the same. Where the system does not count waiting, none is taken off. Used as a
+    context, by one thread. (What an accelerator does is timed by `tasks.evaluate_device`, which waits for it.)
 
     elapsed, waited: seconds measured so far, waiting included, and the part of them that was waiting
     """
 
-    def __init__(self, device: DeviceClass = "cpu") -> None:
-        self._device = device
+    def __init__(self) -> None:
         self.elapsed = self.waited = 0.0
 
     def __enter__(self) -> Self:
@@ -41,15 +38,11 @@ class Clock:
 
     def start(self) -> None:
         """Begin a measurement."""
-        if self._device != "cpu":
-            synchronise(self._device)
         self._waited = self._waiting()
         self._began = time.perf_counter()
 
     def stop(self) -> float:
         """Seconds since `start`, without waiting."""
-        if self._device != "cpu":
-            synchronise(self._device)
         elapsed = time.perf_counter() - self._began
         waited = min(self._waiting() - self._waited, elapsed)
         self.elapsed += elapsed

@@ -62,18 +62,24 @@ def measure(
     return [trial.outcome() for trial in trials]
 
 
-class _Trial:
+class TrialFailedError(Exception):
+    """A trial that has failed with an outcome of its own."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(outcome.message)
+        self.outcome = outcome
+
+
+class Measured:
     """One mechanism: its times and sizes over repeats, or the error that ended it."""
 
-    def __init__(self, config: MechanismConfig, timeout: float | None, fitted: Any) -> None:
+    def __init__(self, config: MechanismConfig, timeout: float | None) -> None:
         self.config = config
         self.limit = math.inf if timeout is None else timeout
         self.seconds = 0.0
-        self.fitted = fitted
         self.error: Exception | SystemExit | None = None
         self.times: Times = defaultdict(list)
         self.sizes: Times = defaultdict(list)
-        self.elapsed = self.waited = 0.0
 
     def guard(self, step: Callable[..., None], *arguments: Any) -> None:
         """Run `step` unless this trial has failed; if it raises, or time is up, the trial fails."""
@@ -88,6 +94,26 @@ class _Trial:
         if self.seconds > self.limit and self.error is None:
             self.error = TimeoutError("the trial took longer than its time limit")
 
+    def outcome(self) -> Outcome:
+        """Medians and ranges of the times, means of the sizes; or the failure."""
+        if isinstance(self.error, TrialFailedError):
+            return self.error.outcome
+        if self.error is not None:
+            return failure(self.error)
+        metrics = {name: float(np.mean(values)) for name, values in self.sizes.items()}
+        for name, values in self.times.items():
+            low, middle, high = np.percentile(np.array(values) * 1e6, [25, 50, 75])
+            metrics |= {name: float(middle), f"{name}_iqr": float(high - low)}
+        return Outcome(metrics, seconds=self.seconds)
+
+
+class _Trial(Measured):
+    """One mechanism on a CPU."""
+
+    def __init__(self, config: MechanismConfig, timeout: float | None, fitted: Any) -> None:
+        super().__init__(config, timeout)
+        self.fitted = fitted
+
     def run(self, stream: Stream, rng: np.random.Generator, dtype: str, timed: bool) -> None:
         """Build and read once."""
         memory = self._memory()
@@ -96,8 +122,7 @@ class _Trial:
             _time_builds(memory, stream, rng, dtype, clock, times)
             _time_reads(memory.reader(), stream, clock, times)
         if timed:
-            self.elapsed += clock.elapsed
-            self.waited += clock.waited
+            self.sizes["waited"].append(clock.waited / clock.elapsed)
             self._note_size(memory, stream, dtype)
 
     def weigh(self, stream: Stream, rng: np.random.Generator, dtype: str) -> None:
@@ -127,16 +152,6 @@ class _Trial:
         }
         for name, size in sizes.items():
             self.sizes[name].append(size)
-
-    def outcome(self) -> Outcome:
-        """Medians and ranges of the times, means of the sizes; or the failure."""
-        if self.error is not None:
-            return failure(self.error)
-        metrics = {name: float(np.mean(values)) for name, values in self.sizes.items()}
-        for name, values in self.times.items():
-            low, middle, high = np.percentile(np.array(values) * 1e6, [25, 50, 75])
-            metrics |= {name: float(middle), f"{name}_iqr": float(high - low)}
-        return Outcome(metrics | {"waited": self.waited / self.elapsed}, seconds=self.seconds)
 
 
 def _time_builds(

@@ -22,11 +22,12 @@ from tasks.statistics import mean_intervals
 from tasks.summary import Chart, Grid, Interval, Line, Section, Summary, Value
 
 if TYPE_CHECKING:
+    from models.devices.device import DeviceClass
     from tasks.evaluate import Outcome
     from tasks.fitting import Fits
     from tasks.workload import Workload
 
-US_PER_TOKEN, US_PER_QUERY = "_us_per_token", "read_us_per_query"
+US_PER_TOKEN, US_PER_QUERY = "_us_per_token", "_us_per_query"
 
 ENERGY = "energy_joules"
 
@@ -63,6 +64,7 @@ class CostScaling(Kind):
     """
 
     evaluator: ClassVar[str] = "tasks.cost"
+    device_evaluator: ClassVar[str] = "tasks.cost_device"
     measures_time: ClassVar[bool] = True
 
     starter = """\
@@ -92,6 +94,22 @@ episodes: 7                # repeats of each, of which the median counts
         fits: Fits,
     ) -> list[Outcome]:
         return measure(workload, mechanisms, seed, episodes, dtype, timeout, fits)
+
+    @classmethod
+    def evaluate_on(
+        cls,
+        device: DeviceClass,
+        workload: Workload[Any],
+        mechanisms: Sequence[MechanismConfig],
+        seeds: Sequence[int],
+        episodes: int,
+        dtype: str,
+        timeout: float | None,
+        fits: Fits,
+    ) -> list[list[Outcome]]:
+        from tasks.cost_device import measure_on
+
+        return measure_on(device, workload, mechanisms, seeds, episodes, dtype, timeout, fits)
 
     @classmethod
     def summarise(cls, rows: Sequence[Row]) -> Summary:
@@ -133,7 +151,7 @@ def _curves(cells: Sequence[NamedCell]) -> Iterator[CostCurve]:
 def _curve(name: str, ladder: Ladder, sizes: Floats, cells: Sequence[NamedCell]) -> CostCurve:
     seeds = sorted(set.intersection(*(set(_values(cell, name)) for cell in cells)))
     costs = np.array([[_values(cell, name)[seed] for cell in cells] for seed in seeds]).reshape(-1, len(cells))
-    group, measure = "read", "read"
+    group, measure = "read", name.removesuffix(US_PER_QUERY).replace("_", ", ")
     if name == ENERGY:
         group, measure = "energy", "whole trial"
     elif name in BYTES:
@@ -157,7 +175,7 @@ def _measures(cells: Sequence[NamedCell]) -> list[str]:
     names = dict.fromkeys(
         column.removeprefix("metrics.") for cell in cells for row in cell.done.values() for column in row
     )
-    costs = [name for name in names if name == US_PER_QUERY or name.endswith(US_PER_TOKEN) or name in BYTES]
+    costs = [name for name in names if name.endswith((US_PER_QUERY, US_PER_TOKEN)) or name in BYTES]
     return [*costs, *([ENERGY] if any(_values(cell, ENERGY) for cell in cells) else [])]
 
 

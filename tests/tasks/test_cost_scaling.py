@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from models.devices.device import DEVICE_CLASSES
+from models.mechanism import MECHANISMS
 from tasks.kind import KINDS
 from tasks.summary import Interval, Summary
-from tests.tasks.test_kinds import RECALL, column, rows_of, section
+from tests.tasks.test_kinds import RECALL, column, rows_of, section, workload
 
 
 def slope(value: Any) -> float:
@@ -54,6 +56,28 @@ def test_energy_is_fitted_where_the_machine_tells_it() -> None:
     summary = KINDS.implementation("cost_scaling").summarise(told)
     assert slope(column(section(summary, "energy-scaling"), "exponent")["full_attention"]) == pytest.approx(1.2)
     assert slope(column(section(summary, "times"), "energy_joules")["full_attention"]) > 0
+
+
+def test_costs_on_a_device_are_those_of_one_stream_and_of_many_at_once() -> None:
+    """By the code that runs on CUDA and MPS, here on the CPU."""
+    pytest.importorskip("torch")
+    shape = workload({**RECALL, "repeats": 4})
+    trees = ({"name": "full_attention"}, {"name": "dp_cache"}, {"name": "dp_parser"})
+    configs: list[Any] = [MECHANISMS.config_class(tree["name"])(**tree) for tree in trees]
+    kind = KINDS.implementation("cost_scaling")
+    assert kind.devices() == DEVICE_CLASSES
+    for outcomes in kind.evaluate_on("cpu", shape, configs[:2], (0, 1), 2, "float32", None, {}):
+        attention, cache = (outcome.metrics for outcome in outcomes)
+        assert attention is not None
+        assert cache is not None
+        for metrics in (attention, cache):
+            assert metrics["build_64_us_per_token"] < metrics["build_us_per_token"], "many at once share what is fixed"
+            assert metrics["read_64_us_per_query"] < metrics["read_us_per_query"]
+            assert metrics["build_8_us_per_token_iqr"] >= 0
+        assert attention["slots"] == attention["tokens"] == 32
+    [[good, _, bad]] = kind.evaluate_on("cpu", shape, configs, (0,), 1, "float32", None, {})
+    assert good.metrics is not None
+    assert (bad.metrics, bad.reason) == (None, "user_error"), "it has no form on a device, and fails alone"
 
 
 def exponents() -> tuple[Summary, dict[str, float]]:
