@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.errors import RequestError
+from orchestrator.lacking import part_lacking
 from orchestrator.plan import Plan
 from orchestrator.preflight import check_before_submitting
 from orchestrator.requests import load_spec, ready_made_specs
@@ -19,7 +20,7 @@ from orchestrator.settings import Settings
 from orchestrator.software import software_record
 from orchestrator.store.states import SweepState
 from orchestrator.store.store import Store
-from tasks.certificate import Certificate, claim_record
+from tasks.certificate import Certificate, Judgement, claim_record
 
 if TYPE_CHECKING:
     from orchestrator.store.records import SweepRow
@@ -34,10 +35,12 @@ class Measurements:
     """The sweeps that measure a paper's claims, by the name of their ready-made spec.
 
     missing  ids of those that are not done, in order of need
+    lacking  why the data of those that have no sweep cannot be had
     """
 
     sweeps: dict[str, str]
     missing: list[str]
+    lacking: dict[str, str]
 
 
 def known_paper(name: str) -> Paper:
@@ -52,21 +55,22 @@ def known_paper(name: str) -> Paper:
 def find_measurements(store: Store, settings: Settings, paper: Paper, *, submit: bool) -> Measurements:
     """The newest sweep of each spec that measures a claim, with the trials that the spec asks for now.
 
-    With `submit`, specs that have none get one, if any machine can run them. Nothing is computed here.
+    With `submit`, specs that have none get one, if their data are to be had. Nothing is computed here.
     """
     from tasks.claims import sweeps_of
 
-    everywhere = set(sweeps_of(paper.claims))
     plans = {name: Plan(load_spec(name)) for name in sweeps_of(paper.claims, everywhere=False) if _is_here(name)}
     rows = store.sweeps()
     found = {name: row for name, plan in plans.items() if (row := _newest(store, rows, plan)) is not None}
     sweeps = {name: row.id for name, row in found.items()}
-    for name, plan in plans.items() if submit else ():
-        if name not in sweeps and name in everywhere:
+    lacking: dict[str, str] = {}
+    if submit:
+        wanted, lacking = part_lacking({name: plan for name, plan in plans.items() if name not in sweeps})
+        for name, plan in wanted.items():
             check_before_submitting(plan, settings)
             sweeps[name] = submit_plan(store, plan).sweep
     missing = [sweep for name, sweep in sweeps.items() if name not in found or found[name].state != SweepState.DONE]
-    return Measurements(sweeps, missing)
+    return Measurements(sweeps, missing, lacking)
 
 
 def _is_here(name: str) -> bool:
@@ -99,11 +103,19 @@ def judge_paper(
         title=paper.title,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         seconds=seconds,
-        judgements=tuple(judge(paper.claims, rows)),
+        judgements=tuple(_with_reason(one, measurements.lacking) for one in judge(paper.claims, rows)),
         machines=tuple(machines.values()),
         software={name: str(value) for name, value in software_record().items()},
         reports={name: _relative(row.report, folder) for name, row in sweeps.items() if row.report is not None},
     )
+
+
+def _with_reason(judgement: Judgement, lacking: Mapping[str, str]) -> Judgement:
+    """A claim that nothing measured because its data cannot be had says so."""
+    reason = lacking.get(judgement.sweep or "")
+    if judgement.verdict != "not measured" or reason is None:
+        return judgement
+    return replace(judgement, verdict="not measurable here", reason=reason)
 
 
 def _relative(report: str, folder: Path) -> str:

@@ -14,8 +14,9 @@ from models.token_memory import BudgetConfig
 
 
 class OptimalConfig(BudgetConfig):
-    """The best recall `budget` slots can reach: one per item that will be asked, a guess for the others.
+    """The best recall `budget` slots can reach: one per item that will be asked, a random guess for the others.
 
+    A memory that guesses the commonest class can exceed it where classes are unequal, by what that guess gains.
     With K items asked alike it is min(1, B/K) + (1 - min(1, B/K)) chance (bound (a) of offline caching at a phase end).
     """
 
@@ -24,7 +25,7 @@ class OptimalConfig(BudgetConfig):
 
 @mechanism(OptimalConfig)
 class Optimal(Mechanism[OptimalConfig]):
-    """A bound, not a rule: it knows the queries and each token's item, and never abstains.
+    """A bound on what slots can give, not a rule: it knows the queries and each token's item, and never abstains.
 
     Between two phase ends it holds the items seen so far that the next phase asks, at most `budget` of them; if some
     are asked more often than others, it prefers these. With budget 0 the bound is chance. It is an expectation: a run

@@ -37,14 +37,16 @@ def claims(
     from orchestrator.store.store import Store
 
     began = time.monotonic()
+    folder = _made(out or Settings.read().home / "claims" / paper)
     settings, known = Settings.read(), known_paper(paper)
     store = Store.open(settings.database_url)
     measurements = find_measurements(store, settings, known, submit=not no_run)
     say(f"{paper}: {len(known.claims)} claims, {len(measurements.sweeps)} sweeps, {len(measurements.missing)} to run")
+    for name, reason in measurements.lacking.items():
+        say(f"left out {name}: {reason}")
     outcomes = []
     if measurements.missing and not no_run:
         outcomes = run_sweeps(settings, store, measurements.missing, executor)
-    folder = out or settings.home / "claims" / paper
     seconds = time.monotonic() - began if outcomes else None
     certificate = judge_paper(store, known, measurements, folder, seconds)
     path = render_certificate(certificate, folder)
@@ -57,3 +59,14 @@ def claims(
         typer.echo(f"certificate    {path}")
     complete = all(outcome.sweep.counts.done == outcome.sweep.counts.total for outcome in outcomes)
     raise typer.Exit(ALL_DONE if complete else TRIALS_FAILED)
+
+
+def _made(folder: Path) -> Path:
+    """`folder`, which is there now. Raises RequestError if it cannot be."""
+    from orchestrator.errors import RequestError
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RequestError(f"no certificate can be written to {folder}: {error.strerror}") from error
+    return folder

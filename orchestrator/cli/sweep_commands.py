@@ -75,21 +75,36 @@ def _sweeps_to_run(
             )
         return store, [sweep.id]
     plans = _checked_plans(settings, what, overrides, wait)
+    if len(plans) > 1:
+        plans = _whose_data_are_here(plans)
     from orchestrator.runner import submit_plan
 
     store = Store.open(settings.database_url)
-    return store, [submit_plan(store, plan, use_cache=not no_cache).sweep for plan in plans]
+    return store, [submit_plan(store, plan, use_cache=not no_cache).sweep for plan in plans.values()]
 
 
-def _checked_plans(settings: Any, what: str, overrides: list[str], wait: float | None) -> list[Plan]:
+def _whose_data_are_here(plans: dict[str, Plan]) -> dict[str, Plan]:
+    """Those of a suite's plans that can run: one whose data cannot be had does not keep the others from it."""
+    from orchestrator.errors import RequestError
+    from orchestrator.lacking import part_lacking
+
+    here, lacking = part_lacking(plans)
+    for name, reason in lacking.items():
+        say(f"left out {name}: {reason}")
+    if not here:
+        raise RequestError("the data of no sweep of the suite can be had")
+    return here
+
+
+def _checked_plans(settings: Any, what: str, overrides: list[str], wait: float | None) -> dict[str, Plan]:
     """The plans of the spec or suite that `what` names, none of which is refused."""
     from orchestrator.plan import Plan
     from orchestrator.preflight import check_before_submitting
     from orchestrator.requests import load_specs
 
-    specs = load_specs(what, overrides).values()
-    plans = [Plan(replace(spec, policy=replace(spec.policy, wait=wait or 0.0))) for spec in specs]
-    for plan in plans:
+    specs = load_specs(what, overrides)
+    plans = {name: Plan(replace(spec, policy=replace(spec.policy, wait=wait or 0.0))) for name, spec in specs.items()}
+    for plan in plans.values():
         check_before_submitting(plan, settings)
     return plans
 
@@ -109,7 +124,7 @@ def submit(
     settings = Settings.read()
     plans = _checked_plans(settings, spec, overrides or [], wait)
     store = Store.open(settings.database_url)
-    for plan in plans:
+    for plan in plans.values():
         submitted = submit_plan(store, plan, use_cache=not no_cache)
         say(f"queued {submitted.trials} trials, {submitted.reused} of {submitted.trials} reused")
         if as_json:

@@ -9,6 +9,10 @@ from typing import Any
 import pytest
 
 from orchestrator.settings import Settings
+from tests.orchestrator.specs import SMALL
+
+CLOSED = "http://127.0.0.1:9"
+"""A proxy that nobody answers at: no network."""
 
 FIELDS = {"id", "where", "published", "measured", "interval", "n", "test", "verdict", "reason", "sweep"}
 
@@ -56,6 +60,23 @@ def test_another_setting_of_the_same_spec_decides_nothing(slotsweep) -> None:
     )
     judged = slotsweep("claims", "dpcache", "--no-run", "--json")
     assert set(verdicts(judged.json, "table-1/").values()) <= {"not measured", "not measurable here"}
+
+
+def test_a_missing_data_set_costs_its_own_claims_alone(slotsweep, settings: Settings, tmp_path: Path) -> None:
+    """Specs whose data cannot be had are left out, and their claims say what is missing; the others are judged."""
+    (tmp_path / "suite.yaml").write_text("suite: [dpcache/log-parsing, dpcache/figure-9, small.yaml]", encoding="utf-8")
+    (tmp_path / "small.yaml").write_text(SMALL, encoding="utf-8")
+    nowhere = {"SLOTSWEEP_DATA": str(tmp_path / "nothing"), "http_proxy": CLOSED, "https_proxy": CLOSED}
+    ran = slotsweep("run", "suite.yaml", "--executor", "inline", "--json", **nowhere)
+    assert (ran.code, ran.json["done"]) == (0, 24), ran.err
+    assert "left out dpcache/log-parsing: cannot fetch" in ran.err
+
+
+def test_a_folder_that_cannot_be_is_refused_before_anything_is_measured(slotsweep, tmp_path: Path) -> None:
+    (tmp_path / "afile").write_text("", encoding="utf-8")
+    ran = slotsweep("claims", "dpcache", "--out", "afile/below")
+    assert ran.code == 2
+    assert "no certificate can be written" in ran.err
 
 
 def test_an_unknown_paper_is_refused_with_those_there_are(slotsweep) -> None:
