@@ -348,6 +348,13 @@ class StoreContract:
         assert (shared.cell.digest, shared.device, shared.runs) == ("cell-0", "cpu", 2)
         assert shared.seconds == (0.75 + 0.25 + 0.5) / 2
         assert store.starts(5) == [], "nothing starts where everything runs in one process"
+        orchestrator = store.register_orchestrator()
+        store.register_worker("worker-2", "machine", {"cpu_model": "x"}, executor="ray", device="cpu", pid=2)
+        again = store.submit(new_sweep(use_cache=False), asked(1, 2))
+        for trial in trials_of(store, again.sweep):
+            assert store.claim(again.sweep, [trial], "worker-2", 60, orchestrator) is not None
+        [start] = store.starts(5)
+        assert 0.0 <= start < 60.0
 
     def test_attempts_keep_their_history(self, store: Store) -> None:
         """Worker, reason, log and stale results of every attempt at a trial."""
