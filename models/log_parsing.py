@@ -104,6 +104,7 @@ class LogParser(Mechanism[P]):
     """
 
     compares_tokens: ClassVar[bool] = False
+    reads_lines: ClassVar[bool] = True
 
     @abstractmethod
     def index(self, config: P, numeric: list[bool]) -> Index:

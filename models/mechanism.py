@@ -128,6 +128,9 @@ class Mechanism(ABC, Generic[C]):
     trained: ClassVar[bool] = False
     """True for mechanisms that learn from streams of the workload before they read any."""
 
+    reads_lines: ClassVar[bool] = False
+    """True for mechanisms that read the words of log lines, which most streams do not have."""
+
     def __init__(self, configs: Sequence[C]) -> None:
         self.configs = tuple(configs)
         self.config = self.configs[0]

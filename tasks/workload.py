@@ -23,6 +23,9 @@ class Workload(ABC, Generic[W]):
     default_episodes: ClassVar[int] = 300
     """Episodes a trial averages over when the spec does not say: 1 where the stream is a recording."""
 
+    has_lines: ClassVar[bool] = False
+    """True where tokens are log lines, whose words streams carry."""
+
     def __init__(self, config: W) -> None:
         self.config = config
 

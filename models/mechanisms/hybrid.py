@@ -132,7 +132,8 @@ class Hybrid(Network[HybridConfig]):
             parameters = {name: torch.tensor(array)[None] for name, array in fitted.parameters.items()}
             with torch.no_grad():
                 read, right = cls.counts_read(parameters, examples)
-                fitted.metrics["count_r2"] = explained(read, right)
+                if (r2 := explained(read, right)) is not None:
+                    fitted.metrics["count_r2"] = r2
         return learned
 
     # --- reading ---
@@ -179,6 +180,7 @@ class Hybrid(Network[HybridConfig]):
         return np.stack(scores)
 
 
-def explained(read: Tensor, right: Tensor) -> float:
-    """R² = 1 - SSE / SST of what was `read` over what is `right`."""
-    return 1.0 - float((read - right).square().sum() / (right - right.mean()).square().sum())
+def explained(read: Tensor, right: Tensor) -> float | None:
+    """R² = 1 - SSE / SST of what was `read` over what is `right`; None where that never varies."""
+    spread = (right - right.mean()).square().sum()
+    return 1.0 - float((read - right).square().sum() / spread) if float(spread) > 0 else None

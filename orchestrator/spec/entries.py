@@ -199,6 +199,18 @@ def check_products(placed: Sequence[Placed], problems: Problems) -> None:
                 break
 
 
+def check_lines(workloads: Sequence[Placed], mechanisms: Sequence[Placed], problems: Problems) -> None:
+    """Report mechanisms that read log lines where a workload has none."""
+    names = [one.entry.fixed["name"] for one in workloads]
+    without = [name for name in names if name in WORKLOADS and not WORKLOADS.implementation(name).has_lines]
+    for one in mechanisms if without else ():
+        name = one.entry.fixed["name"]
+        if name in MECHANISMS and MECHANISMS.implementation(name).reads_lines:
+            wrong = f"`{one.path}`: {name} reads the words of log lines, and `{without[0]}` has none"
+            having = [known for known, _, implementation in WORKLOADS if implementation.has_lines]
+            problems.add(one.node, wrong, expected=f"a workload of logs: {', '.join(having)}")
+
+
 def _report_combination(one: Placed, fields: dict[str, Any], failure: ValidationError, problems: Problems) -> None:
     for error in failure.errors(include_url=False):
         field = str(error["loc"][0]) if error["loc"] else ""

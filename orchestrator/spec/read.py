@@ -8,7 +8,7 @@ from pathlib import Path
 from models.plugins import PluginError, load_plugin
 from orchestrator.spec.axes import FORMS
 from orchestrator.spec.document import compose
-from orchestrator.spec.entries import MECHANISM, WORKLOAD, Family, Placed, check_products, read_entry
+from orchestrator.spec.entries import MECHANISM, WORKLOAD, Family, Placed, check_lines, check_products, read_entry
 from orchestrator.spec.files import load
 from orchestrator.spec.foreign import DISTANT_KINDS, RENAMED_KEYS, TOP_KEYS
 from orchestrator.spec.hints import did_you_mean, nearest, one_of
@@ -80,6 +80,7 @@ class _Reader:
         mechanisms = self._read_family(MECHANISM, "mechanisms", all_known=loaded)
         for entries in (workloads, mechanisms):
             check_products(entries, self._problems)
+        check_lines(workloads, mechanisms, self._problems)
         self._problems.raise_if_any()
         given = {field: to_python(node) for field, node in self._own_fields()}
         fields = validate(SpecFields, {**given, "workload": None, "mechanisms": None})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from datetime import UTC, datetime
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -100,6 +100,8 @@ class LoghubConfig(RecordedConfig):
 @workload(LoghubConfig)
 class Loghub(RecordedWorkload[LoghubConfig]):
     """Lines in the order of the file, with `windows` in order of time. Their words go along, for log parsers."""
+
+    has_lines: ClassVar[bool] = True
 
     def read(self) -> Recording:
         config = self.config

@@ -49,7 +49,7 @@ def main() -> None:
             best[name] = min(best[name], seconds(step))
     rates = {name: operations / best[name] / 1e9 for name, (operations, _) in work.items()}
     roof = next(iter(rates.values()))
-    print(f"slots of {TOKENS:,} tokens of {ITEMS:,} items, d = {DIM}, one thread")
+    print(f"slots of {TOKENS:,} tokens of {ITEMS:,} items, d = {DIM}, one thread; nominal rates: 2 N K d over the time")
     for name, rate in rates.items():
         print(f"{name:<32} {1e3 * best[name]:8.1f} ms {rate:8.1f} GF/s  = {rate / roof:5.2f} of the matrix product")
 

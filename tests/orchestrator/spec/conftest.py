@@ -63,8 +63,15 @@ class HitterConfig(SlotConfig):
         return self
 
 
+class Plain:
+    """What reading a spec asks of workloads and mechanisms."""
+
+    has_lines = False
+    reads_lines = False
+
+
 def _entries(*classes: type[Config]) -> dict[str, tuple[type[Config], type[object]]]:
-    return {str(one.model_fields["name"].default): (one, object) for one in classes}
+    return {str(one.model_fields["name"].default): (one, Plain) for one in classes}
 
 
 @pytest.fixture

@@ -123,8 +123,8 @@ def test_an_alias_is_not_changed_with_its_anchor() -> None:
             "--set sede=3:1:1: unknown key `sede`\n"
             "    1 | sede=3\n"
             "      | ^\n"
-            "  expected one of name, kind, description, workload, mechanisms, seeds, episodes, device, accelerator, dtype, "
-            "plugins, priority, on_failure, timeout, retries\n"
+            "  expected one of name, kind, description, workload, mechanisms, seeds, episodes, device, accelerator, "
+            "dtype, plugins, priority, on_failure, timeout, retries\n"
             "  did you mean `seeds`?",
         ),
         (
