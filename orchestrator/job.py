@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
@@ -53,6 +54,7 @@ class Job:
         self.closed = False
         self.begun = False
         self.stuck_since: float | None = None
+        self.read_since = time.monotonic()
         self._failures = 0
         self.progress = Progress(
             sweep.id, sweep.name, sweep.counts.total, sweep.counts.done, sweep.counts.failed + sweep.counts.cancelled
@@ -110,6 +112,7 @@ class Job:
     def start_over(self) -> None:
         """Look through the sweep again for trials that wait: some were given back, or added."""
         self._waiting.start_over()
+        self.read_since = time.monotonic()
 
     def wait_for(self, why: str | None) -> bool:
         """Note why trials have no worker to go to (None: all have); whether that is news."""

@@ -34,6 +34,9 @@ FLEET_SECONDS = 3.0
 RETURN_SECONDS = 60.0
 """How long a sweep waits for workers once it had some; what it waits before that is its policy."""
 
+REREAD_SECONDS = 5.0
+"""How often a sweep is read again that has nothing left but trials without workers."""
+
 TURN_SECONDS = 10.0
 """How long it waits at least where there are workers, which others hold."""
 
@@ -104,7 +107,7 @@ class Scheduler:
         self._head_since: dict[str, float] = {}
         self._suspicions = Suspicions()
         self._restarts = 0
-        self._controlled = self._renewed = self._looked_after = 0.0
+        self._controlled = self._renewed = self._looked_after = self._watched = 0.0
 
     def run(self) -> None:
         """Compute what is missing. Raises ExecutorError if no worker can be had; the sweeps are paused then."""
@@ -131,6 +134,7 @@ class Scheduler:
             self._control()
             if not self._stop.drain.is_set():
                 self._fill()
+                self._watch_all()
             if not self._running() and (self._stop.drain.is_set() or not self._look_further()):
                 break
             for event in self._executor.wait(POLL_SECONDS):
@@ -174,8 +178,16 @@ class Scheduler:
         if now - self._looked_after > FLEET_SECONDS:
             self._looked_after = now
             self._executor.grow(self._wants())
-        for job in list(self._jobs):
-            self._watch(job, now)
+            for event in self._executor.wait(0):  # before anything is handed to a worker that is gone
+                self._handle(event)
+
+    def _watch_all(self) -> None:
+        """Now and then, after work was handed out: see whether what is left has workers to go to."""
+        now = time.monotonic()
+        if now - self._watched >= CONTROL_SECONDS:
+            self._watched = now
+            for job in list(self._jobs):
+                self._watch(job, now)
 
     def _watch(self, job: Job, now: float) -> None:
         """Say what a sweep waits for that has trials and no worker for them, and pause it when it waited too long."""
@@ -189,7 +201,8 @@ class Scheduler:
             job.stuck_since = None
             return
         job.stuck_since = job.stuck_since or now
-        least = RETURN_SECONDS if job.begun else 0.0 if shortage.absent else TURN_SECONDS
+        hopeless = shortage.absent or self._refusal is not None
+        least = RETURN_SECONDS if job.begun else 0.0 if hopeless else TURN_SECONDS
         if now - job.stuck_since >= max(60 * job.policy.wait, least):
             patiently(self._store.set_sweep_state, job.sweep.id, SweepState.PAUSED)
             self._queue.log(job.sweep.id).warning("sweep paused", why=why)
@@ -212,7 +225,8 @@ class Scheduler:
                 patiently(self._store.expire)
             elif job.progress.waiting is not None:
                 time.sleep(POLL_SECONDS)
-                continue
+                if time.monotonic() - job.read_since < REREAD_SECONDS:
+                    continue
             job.start_over()
         self._controlled = 0.0
         return bool(self._jobs)
@@ -332,6 +346,7 @@ class Scheduler:
                 self._mourn(event)
             case Joined():
                 self._welcome(event.card)
+                self._watched = 0.0
             case Leaving():
                 self._leaving.add(event.worker)
                 self._warn("worker leaves", worker=event.worker, why=event.message)

@@ -45,9 +45,12 @@ class InlineExecutor:
         """The machine is what it is."""
 
     def shortage(self, demands: AbstractSet[Demand]) -> Shortage | None:
+        there = [Want(host.card.device, host.card.accelerator) for host in self._hosts.values()]
+        if all(any(want.met_by(there) for want in demand) for demand in demands):
+            return None
         offer = this_machine_offers()
         why = unmet(demands, [local_node(offer)], unusable=offer.unusable)
-        return None if why is None else Shortage(why, absent=True)
+        return Shortage(why or "this process is no worker any more", absent=True)
 
     def rivals(self, worker: str) -> AbstractSet[str]:
         return self._hosts.keys() - {worker}
@@ -67,6 +70,7 @@ class InlineExecutor:
     def dismiss(self, worker: str) -> tuple[int, ...]:
         attempts = tuple(task.attempt for holder, task in self._tasks if holder == worker)
         self._tasks = deque((holder, task) for holder, task in self._tasks if holder != worker)
+        self._hosts.pop(worker, None)
         return attempts
 
     def replace(self, worker: str) -> WorkerCard | None:

@@ -122,8 +122,10 @@ class RayExecutor:
         self._staff(wants)
 
     def shortage(self, demands: AbstractSet[Demand]) -> Shortage | None:
-        unusable = None if self._settings.ray_address else this_machine_offers().unusable
-        if (why := unmet(demands, list(self._nodes.values()), unusable=unusable)) is not None:
+        nodes = list(self._nodes.values())
+        if (why := unmet(demands, nodes)) is not None:
+            if not self._settings.ray_address:
+                why = unmet(demands, nodes, unusable=this_machine_offers().unusable) or why
             return Shortage(why, absent=True)
         there = {worker.place.want for worker in self._workers.values()}
         there |= {place.want for _, place in self._starting.values()}
@@ -288,22 +290,25 @@ class RayExecutor:
         return tuple(self._held.pop(reference)[1] for reference in held)
 
     def kill(self, worker: str) -> Lost:
-        log = worker_log_tail(self._workers[worker].pid, session_logs())
+        there = self._workers.get(worker)
+        log = worker_log_tail(-1 if there is None else there.pid, session_logs())
         return Lost(worker, self._end(worker), "killed", log=tuple(log))
 
     def dismiss(self, worker: str) -> tuple[int, ...]:
-        self._closed.add(self._workers[worker].place)
+        if worker in self._workers:
+            self._closed.add(self._workers[worker].place)
         return self._end(worker)
 
     def _end(self, worker: str) -> tuple[int, ...]:
         import ray
 
-        ray.kill(self._workers[worker].actor, no_restart=True)
+        if worker in self._workers:  # else it was lost this moment
+            ray.kill(self._workers[worker].actor, no_restart=True)
         return self._drop(worker)
 
     def replace(self, worker: str) -> WorkerCard | None:
         place = self._left.pop(worker)
-        if dead_local_processes() or not self._usable(place.node):
+        if dead_local_processes() or place in self._taken() or not self._usable(place.node):
             return None
         import ray
 
@@ -331,6 +336,7 @@ class RayExecutor:
         self._failures.clear()
         self._closed.clear()
         self._leaving.clear()
+        self._nodes.clear()
         if ray.is_initialized():
             ray.shutdown()
 

@@ -1,0 +1,134 @@
+"""Sweeps whose trials find no worker: told at once, waited for as long as was said, then paused; and others go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+from typing import Literal
+
+import pytest
+
+from orchestrator import scheduler
+from orchestrator.errors import ExecutorError, RequestError
+from orchestrator.executors.base import Event, Joined, Leaving, Shortage
+from orchestrator.fleet import Demand, Node, Want, unmet
+from orchestrator.job import Progress
+from orchestrator.plan import Plan
+from orchestrator.preflight import check_before_submitting
+from orchestrator.runner import SweepQueue, submit_plan
+from orchestrator.scheduler import Scheduler, StopRequest
+from orchestrator.settings import Settings
+from orchestrator.spec import read_spec
+from orchestrator.store.store import Store
+from tests.orchestrator.specs import SMALL
+from tests.orchestrator.test_control import SimulatedExecutor
+from workers.host import WorkerCard
+
+CPU = Node("a", "plain", 8)
+
+
+def card(name: str, device: Literal["cpu", "cuda", "mps"]) -> WorkerCard:
+    return WorkerCard(name, device, 1, "machine", {"cpu_model": "none"})
+
+
+class Fleet(SimulatedExecutor):
+    """A CPU worker, and what happens at the second look for nodes."""
+
+    def __init__(self, *later: Event) -> None:
+        super().__init__(1, slow=0.02)
+        self.later = list(later)
+        self.brought: list[Event] = []
+        self.looks = 0
+        self.there = [Want("cpu")]
+
+    def start(self, wants: AbstractSet[Want], given_up: Callable[[], bool]) -> Sequence[WorkerCard]:
+        return [card("cpu-0", "cpu")]
+
+    def wait(self, seconds: float) -> list[Event]:
+        events, self.brought = self.brought, []
+        return events or super().wait(seconds)
+
+    def grow(self, wants: AbstractSet[Want]) -> None:
+        self.looks += 1
+        if self.looks < 2:
+            return
+        self.brought, self.later = self.later, []
+        self.there += [Want(event.card.device) for event in self.brought if isinstance(event, Joined)]
+
+    def shortage(self, demands: AbstractSet[Demand]) -> Shortage | None:
+        short = [demand for demand in demands if not any(want.met_by(self.there) for want in demand)]
+        why = unmet(short, [CPU])
+        return None if why is None else Shortage(why, absent=True)
+
+
+def scheduled(text: str, store: Store, settings: Settings, fleet: Fleet, wait: float = 0.0) -> list[Progress]:
+    spec = read_spec(text)
+    sweep = submit_plan(store, Plan(replace(spec, policy=replace(spec.policy, wait=wait)))).sweep
+    queue = SweepQueue(store, settings, store.sweep(sweep), [sweep])
+    said: list[Progress] = []
+    try:
+        Scheduler(store, fleet, queue, said.append, StopRequest()).run()
+    finally:
+        queue.close()
+    return said
+
+
+def test_a_sweep_that_no_worker_can_begin_is_paused_with_the_reason(store: Store, settings: Settings) -> None:
+    with pytest.raises(ExecutorError, match="is paused: no worker offers cuda; there is plain: 8 cores; nearest offer"):
+        scheduled(SMALL + "device: cuda\n", store, settings, Fleet())
+    [row] = store.sweeps()
+    assert (row.state, row.counts.pending, row.counts.done) == ("paused", 24, 0)
+
+
+def test_one_that_may_wait_uses_who_joins(store: Store, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scenario 6: it waits visibly, with the reason."""
+    monkeypatch.setattr(scheduler, "FLEET_SECONDS", 1.5)
+    fleet = Fleet(Joined(card("cuda-0", "cuda")))
+    said = scheduled(SMALL + "device: cuda\n", store, settings, fleet, wait=1)
+    assert {row.state for row in store.sweeps()} == {"done"}
+    assert {row["device"] for row in store.trial_rows(store.sweeps()[0].id)} == {"cuda"}
+    assert any("no worker offers cuda" in str(progress.waiting) for progress in said)
+    assert said[-1].waiting is None
+
+
+def test_what_can_run_runs_before_the_rest_is_given_up(
+    store: Store, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduler, "RETURN_SECONDS", 0.5)
+    with pytest.raises(ExecutorError, match="no worker offers cuda"):
+        scheduled(SMALL + "device: [cuda, cpu]\n", store, settings, Fleet())
+    [row] = store.sweeps()
+    assert (row.state, row.counts.pending, row.counts.done) == ("paused", 24, 24)
+    assert {one["device"] for one in store.trial_rows(row.id) if one["state"] == "done"} == {"cpu"}
+
+
+def test_a_worker_that_leaves_gets_nothing_more(
+    store: Store, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduler, "FLEET_SECONDS", 0.0)
+    monkeypatch.setattr(scheduler, "CONTROL_SECONDS", 0.0)
+    fleet = Fleet(Joined(card("cpu-1", "cpu")), Leaving("cpu-0", "its node is about to leave"))
+    text = SMALL.replace("seeds: 4", "seeds: 8").replace("noise: 0.3", "noise: {linspace: [0.1, 0.9, 9]}")
+    scheduled(text, store, settings, fleet)
+    assert {row.state for row in store.sweeps()} == {"done"}
+    assert fleet.dismissed == ["cpu-0"]
+    assert {worker.id: worker.state for worker in store.workers()} == {"cpu-0": "stopped", "cpu-1": "stopped"}
+    done = {worker.id: worker.done for worker in store.workers()}
+    assert done["cpu-1"] > done["cpu-0"]
+    assert all(row["attempts"] == 1 for row in store.trial_rows(store.sweeps()[0].id))
+
+
+@pytest.mark.parametrize(
+    ("asked", "refusal"),
+    [
+        ("device: cuda", "no worker offers cuda; there is this machine"),
+        ("device: mps\ndtype: float64", "mps has no float64"),
+        ("accelerator: H100", "`accelerator: H100` goes with `device: cuda` or `device: mps`"),
+    ],
+)
+def test_what_this_machine_cannot_do_is_refused_at_submission(settings: Settings, asked: str, refusal: str) -> None:
+    """Without Ray: the fleet is this machine."""
+    plan = Plan(read_spec(SMALL + asked + "\n"))
+    with pytest.raises(RequestError, match=refusal):
+        check_before_submitting(plan, settings)
