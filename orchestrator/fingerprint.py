@@ -1,13 +1,23 @@
-"""Fingerprint of the code that computes a trial: comments, layout, docstrings and field descriptions do not matter."""
+"""Fingerprint of the code that computes a trial: comments, layout, docstrings and field descriptions do not matter.
+
+Normalising a module takes milliseconds, and a plan covers dozens, so what was found of a file is kept beside Python's
+own compiled files, and holds until the file changes. A folder that cannot be written keeps nothing.
+"""
 
 from __future__ import annotations
 
 import ast
+import atexit
 import hashlib
+import json
+import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
+from importlib.util import cache_from_source
 from pathlib import Path
+from typing import Any
 
 from orchestrator.siblings import ROOT
 
@@ -47,9 +57,53 @@ def _source(module: str) -> Path | None:
     return Path(origin) if origin is not None else None
 
 
+Normalised = tuple[str, tuple[str, ...]]
+"""Hash of a file's normalised syntax tree, and the modules of ours that it imports."""
+
+
 @cache
-def _normalised(path: Path) -> tuple[str, tuple[str, ...]]:
-    """Hash of one file's normalised syntax tree, and the modules of ours that it imports."""
+def _normalised(path: Path) -> Normalised:
+    """What `path` is made of: as it was kept, if the file is the same."""
+    status = path.stat()
+    state = [status.st_mtime_ns, status.st_size]
+    kept = _kept().get(str(path))
+    if kept is not None and kept[0] == state:
+        return kept[1], tuple(kept[2])
+    digest, imported = _normalise(path)
+    if not _fresh and not sys.dont_write_bytecode:
+        atexit.register(_keep)
+    _fresh[str(path)] = [state, digest, list(imported)]
+    return digest, imported
+
+
+_fresh: dict[str, list[Any]] = {}
+"""What this process found, and shall be kept."""
+
+
+def _place() -> Path:
+    """Where it is kept. Another version of this file normalises in another way, and another Python parses so."""
+    compiled = Path(cache_from_source(__file__))
+    return compiled.with_name(f"{compiled.stem}-{Path(__file__).stat().st_mtime_ns}.json")
+
+
+@cache
+def _kept() -> dict[str, list[Any]]:
+    try:
+        kept: dict[str, list[Any]] = json.loads(_place().read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return kept
+
+
+def _keep() -> None:
+    place = _place()
+    part = place.with_suffix(f".{os.getpid()}")
+    with suppress(OSError):
+        part.write_text(json.dumps(_kept() | _fresh), encoding="utf-8")
+        part.replace(place)
+
+
+def _normalise(path: Path) -> Normalised:
     tree = ast.parse(path.read_bytes(), str(path))
     imported: list[str] = []
     for node in ast.walk(tree):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -86,3 +89,27 @@ def test_a_change_shows_in_its_module_alone(tmp_path: Path, monkeypatch: pytest.
     before, after = hashes
     assert before.keys() == after.keys() == {"models.rule", "models.helper"}
     assert [name for name in before if before[name] != after[name]] == ["models.helper"]
+
+
+def test_what_was_found_of_a_file_is_kept_until_the_file_changes(tmp_path: Path) -> None:
+    """In another process: reading a module again costs no parsing, and an edit is seen."""
+    code = (
+        "import sys; from pathlib import Path; from orchestrator import fingerprint as f; "
+        "parsed = []; real = f._normalise; "
+        "f._normalise = lambda path: (parsed.append(path.name), real(path))[1]; "
+        f"print(f._normalised(Path({str(tmp_path / 'rule.py')!r}))[0], len(parsed))"
+    )
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    environment["PYTHONPYCACHEPREFIX"] = str(tmp_path / "compiled")
+
+    def look() -> list[str]:
+        command = [sys.executable, "-P", "-c", code]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()
+
+    (tmp_path / "rule.py").write_text("x = 1\n")
+    first, again = look(), look()
+    assert (first[0], first[1], again[1]) == (again[0], "1", "0")
+    (tmp_path / "rule.py").write_text("x = 2\n")
+    changed = look()
+    assert changed[0] != first[0]
+    assert changed[1] == "1"
