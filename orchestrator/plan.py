@@ -68,7 +68,7 @@ class Plan:
     ) -> StreamGroup:
         episodes = self.spec.episodes or WORKLOADS.implementation(workload.name).default_episodes
         shared: dict[str, object] = {"workload": workload.identity(), "episodes": episodes, "dtype": self.spec.dtype}
-        shared |= {"device": device, "machine": this_machine() if self.kind.measures_time else None}
+        shared |= {"device": device, "machine": this_machine(device) if self.kind.measures_time else None}
         cells = tuple(
             cell_row(self.spec.kind, shared, identity, self._fingerprint(workload.name, config.name, device))
             for config, identity in mechanisms

@@ -92,9 +92,9 @@ def machine_id(record: Mapping[str, Any]) -> str:
     return _digest({name: record.get(name) for name in MACHINE_FIELDS})
 
 
-def this_machine() -> str:
-    """The `machine_id` of the machine that this process runs on."""
-    return machine_id(read_hardware().flat())
+def this_machine(device: str = "cpu") -> str:
+    """The `machine_id` of the machine that this process runs on, for what it computes on `device`."""
+    return machine_id(read_hardware(device).flat())
 
 
 def _digest(tree: Mapping[str, Any]) -> str:

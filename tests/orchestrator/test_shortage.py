@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
@@ -132,3 +134,19 @@ def test_what_this_machine_cannot_do_is_refused_at_submission(settings: Settings
     plan = Plan(read_spec(SMALL + asked + "\n"))
     with pytest.raises(RequestError, match=refusal):
         check_before_submitting(plan, settings)
+
+
+def test_a_refusal_loads_neither_ray_nor_torch(settings: Settings) -> None:
+    """No cluster is configured: what the driver tells is enough, and the answer is there at once."""
+    code = (
+        "import sys; from orchestrator.cli.app import main; import atexit; "
+        "atexit.register(lambda: print([n for n in ('ray', 'torch', 'numba', 'mlflow') if n in sys.modules])); main()"
+    )
+    spec = settings.home / "spec.yaml"
+    spec.write_text(SMALL + "device: cuda\n")
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code, "run", str(spec)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 2
+    assert "no worker offers cuda" in done.stderr
+    assert done.stdout.strip() == "[]"
