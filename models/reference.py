@@ -50,7 +50,8 @@ def lowest(scores: Sequence[float], trace: Trace, *, relative: bool, tie: float 
     """
     least = min(scores)
     scale = abs(least) if relative else 1.0
-    trace.decide(min((score - least for score in scores if score - least > tie * scale), default=math.inf) / scale)
+    gaps = [score - least for score in scores if score - least > tie * scale]
+    trace.decide(min(gaps, default=math.inf) / max(scale, 1e-300))
     return next(index for index, score in enumerate(scores) if score - least <= tie * scale)
 
 

@@ -20,10 +20,11 @@ class H2OConfig(BudgetConfig):
     """Heavy-hitter oracle: evict the token that has drawn least attention (H2O, arXiv 2306.14048, Sec. 4)."""
 
     name: Literal["h2o"] = "h2o"
-    variant: Literal["heavy_hitter", "half_recent", "observed_mean"] = Field(
+    variant: Literal["heavy_hitter", "half_recent", "no_own_mass", "observed_mean"] = Field(
         "heavy_hitter",
         description="heavy_hitter: at each token the least attended slot leaves; half_recent: the same, but the newest "
-        "budget // 2 are safe; observed_mean: at a phase end the slots of highest mean attention stay",
+        "budget // 2 are safe; no_own_mass: the same, but attention of a token to itself does not count; "
+        "observed_mean: at a phase end the slots of highest mean attention stay",
     )
     temperature: Temperature = Field(0.13, description="softmax temperature of the scores, in units of cosine")
     read_temperature: ReadTemperature = Field(
@@ -40,14 +41,20 @@ class H2OConfig(BudgetConfig):
         """Newest slots that cannot be evicted."""
         return self.budget // 2 if self.variant == "half_recent" else 0
 
+    @property
+    def own_mass(self) -> bool:
+        """Whether a token's attention to itself counts."""
+        return self.variant != "no_own_mass"
+
 
 @mechanism(H2OConfig)
 class H2O(OnlineMemory[H2OConfig]):
     """Write O(B d), read O(B d); `observed_mean` writes O(N d) and holds all of a phase until its end.
 
     A new token enters first and attends to all that is held, itself included; its attention is added to the scores,
-    and its own mass competes: it may be the one to leave. Ties: the oldest slot leaves, under `observed_mean` the
-    newest. There a token that outlives its phase keeps its sum; the mean is over all tokens since it arrived.
+    and its own mass competes: it may be the one to leave. Under `no_own_mass` it enters with nothing and leaves at
+    once where all others have drawn attention. Ties: the oldest slot leaves, under `observed_mean` the newest. There a
+    token that outlives its phase keeps its sum; the mean is over all tokens since it arrived.
     """
 
     def capacity(self, config: H2OConfig, length: int) -> int:
@@ -68,7 +75,8 @@ class H2O(OnlineMemory[H2OConfig]):
 
     def update(self, similarities: Similarities, start: int, stop: int) -> None:
         weights = similarities.score_weights(self.config.temperature, start, stop)
-        evict_unnoticed(weights, start, self.budget, self.protected, self.slots.tokens, self.score)
+        own_mass = self.config.own_mass
+        evict_unnoticed(weights, start, self.budget, self.protected, own_mass, self.slots.tokens, self.score)
 
     def settle(self, similarities: Similarities, stop: int) -> None:
         if self.config.variant != "observed_mean":
@@ -93,7 +101,7 @@ class H2O(OnlineMemory[H2OConfig]):
         for t, phase_ends in arrivals(stream):
             held.append(t)
             for token, share in zip(held, attention(keys, t, held, config.temperature), strict=True):
-                score[token] += share
+                score[token] += share if token != t or config.own_mass else 0.0
             if config.variant != "observed_mean" and len(held) > config.budget:
                 candidates = held[: len(held) - config.protected]
                 del held[lowest([score[token] for token in candidates], trace, relative=True)]
@@ -107,10 +115,13 @@ class H2O(OnlineMemory[H2OConfig]):
 
 
 @kernel
-def evict_unnoticed(weights: Floats, first: int, budget: Ints, protected: Ints, tokens: Ints, score: Floats) -> None:
+def evict_unnoticed(
+    weights: Floats, first: int, budget: Ints, protected: Ints, own_mass: bool, tokens: Ints, score: Floats
+) -> None:
     """Offer a block of tokens to C memories with `tokens` [C, cap] and summed attention `score` [C, cap].
 
-    weights [b, n]: softmax numerators of the block's tokens over all tokens; the newest `protected` [C] slots stay.
+    weights [b, n]: softmax numerators of the block's tokens over all tokens; the newest `protected` [C] slots stay;
+    own_mass: whether the attention of a token to itself is added.
     """
     attention = np.empty(score.shape[1])
     for c in range(len(budget)):
@@ -120,6 +131,8 @@ def evict_unnoticed(weights: Floats, first: int, budget: Ints, protected: Ints, 
             score[c, count] = 0.0
             count += 1
             attend(weights[r], count, tokens[c], score[c], attention)
+            if not own_mass:
+                score[c, count - 1] = 0.0
             if count > budget[c]:
                 victim, border = 0, score[c, 0] * (1.0 - TIE)
                 for slot in range(1, count - protected[c]):

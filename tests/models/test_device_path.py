@@ -43,6 +43,7 @@ GROUPS: dict[str, list[list[dict[str, Any]]]] = {
     "h2o": [
         BUDGETS,
         [{**fields, "variant": "half_recent", "temperature": 1.0} for fields in BUDGETS],
+        [{**fields, "variant": "no_own_mass"} for fields in BUDGETS],
         [{**fields, "variant": "observed_mean", "read_temperature": "argmax"} for fields in BUDGETS],
     ],
     "snapkv": [

@@ -354,14 +354,14 @@ def test_equal_scores_give_up_the_oldest() -> None:
     weights = np.eye(3)
     weights[1, 0] = 1e-13
     tokens, score = np.zeros((1, 3), dtype=np.int64), np.zeros((1, 3))
-    evict_unnoticed(weights, 0, np.array([2]), np.array([0]), tokens, score)
+    evict_unnoticed(weights, 0, np.array([2]), np.array([0]), True, tokens, score)
     assert tokens[0, :2].tolist() == [1, 2]
 
 
 @pytest.mark.parametrize("temperature", [0.005, 100.0])
 def test_softmax_neither_over_nor_underflows(lab: SimpleNamespace, temperature: float) -> None:
     stream = lab.stream(np.concatenate([circle(0, 180, 90), np.zeros((1, 2))]), ends=(1, 2, 3, 4))
-    for variant in ("heavy_hitter", "half_recent", "observed_mean"):
+    for variant in ("heavy_hitter", "half_recent", "no_own_mass", "observed_mean"):
         reading = lab.read_one(
             "h2o", stream, budget=2, variant=variant, temperature=temperature, read_temperature=temperature
         )

@@ -36,6 +36,7 @@ GROUPS: dict[str, list[list[dict[str, Any]]]] = {
         BUDGETS,
         [{**fields, "temperature": 1.0} for fields in BUDGETS],
         [{**fields, "variant": "half_recent"} for fields in BUDGETS],
+        [{**fields, "variant": "no_own_mass"} for fields in BUDGETS],
         [{**fields, "variant": "observed_mean", "read_temperature": "argmax"} for fields in BUDGETS],
     ],
     "snapkv": [
@@ -372,7 +373,7 @@ def test_no_budget_is_exceeded_and_usage_adds_up(
 def test_bytes_grow_with_the_key_and_name_their_metadata(lab: SimpleNamespace, name: str) -> None:
     stream = long_stream(lab, 7)
     metadata = {
-        "h2o": [4, 4, 4, 8], "item_lru": [4, 4], "item_lfu": [8, 8], "dp_cache": [0, 4, 0, 4 + 5 * 4, 0, 4 + 5 * 4],
+        "h2o": [4, 4, 4, 4, 8], "item_lru": [4, 4], "item_lfu": [8, 8], "dp_cache": [0, 4, 0, 4 + 5 * 4, 0, 4 + 5 * 4],
         "adaptive_dp_cache": [4], "item_ttl": [4, 4],
     }  # fmt: skip
     for n, group in enumerate(GROUPS[name]):

@@ -81,6 +81,11 @@ def test_h2o_with_a_recent_half_loses_its_lead(measure: Measured) -> None:
     assert recall[0] == pytest.approx(0.785, abs=0.03)
 
 
+def test_h2o_without_its_own_mass_is_as_good_as_any_tokens(measure: Measured) -> None:
+    recall, _ = measure("h2o", {"budget": 64, "variant": "no_own_mass"})
+    assert recall[0] == pytest.approx(0.706, abs=0.03)
+
+
 def test_item_lru_reaches_the_bound_at_every_budget(measure: Measured) -> None:
     sizes = (16, 24, 32, 48, 64)
     lru, _ = measure("item_lru", *budgets(*sizes))

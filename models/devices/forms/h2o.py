@@ -30,7 +30,7 @@ class H2OForm(OnlineForm[H2OConfig]):
         self.protected = protected[:, None]
         self.tie = streams.precision.tie_of_shares(self.config.temperature)
         self.fused = None
-        if self.config.variant != "observed_mean":
+        if self.config.variant in ("heavy_hitter", "half_recent"):
             self.fused = self.fuse(protected, self.config.temperature, self.tie, summed=True)
 
     def write(self, start: int, stop: int) -> None:
@@ -53,6 +53,8 @@ class H2OForm(OnlineForm[H2OConfig]):
             held, score = self.open[..., : t + 1], self.score[..., : t + 1]
             row = rows[:, None, t - start, : t + 1].masked_fill(~held, float("-inf"))
             score += row.softmax(-1)
+            if not self.config.own_mass:
+                score[..., t] = 0.0
             victim = lowest(score, held & (ages[-t - 1 :] >= self.protected), self.tie, relative=True)
             victim = victim.clamp(max=t)[..., None]  # none could leave where all are protected, and none has to
             held.scatter_(2, victim, (budgets > t)[:, None].expand_as(victim))
