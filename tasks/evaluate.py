@@ -54,9 +54,10 @@ slots, bytes     held after the last token; *_peak: the most held at once; slots
 tokens, items    length of the stream, distinct items in it
 """
 
-PHASE_SERIES = ("recall", "slots", "items", "tokens")
+PHASE_SERIES = ("recall", "slots", "items", "tokens", "queries")
 """What is also kept phase by phase, as `phase_recall` and so on, where streams have several: recall of the phase's
-queries, slots held at its end, and the distinct items and the tokens read until then; means over episodes."""
+queries, slots held at its end, the distinct items and the tokens read until then, and how many queries it asks; means
+over episodes."""
 
 UNUSED = np.random.default_rng(0)
 """Handed to mechanisms that draw nothing: making a generator costs as much as a small stream."""
@@ -228,7 +229,7 @@ class _Group:
 
     def _note_phase(self, stream: Stream, phase: Phase, recall: Floats) -> None:
         number = [other.end for other in stream.phases].index(phase.end)
-        values = (recall, self.memory.counts(), stream.distinct_until(phase.end), phase.end)
+        values = (recall, self.memory.counts(), stream.distinct_until(phase.end), phase.end, len(phase.answers))
         for name, value in zip(PHASE_SERIES, values, strict=True):
             total = self.phase_sums.setdefault((name, number), np.zeros(len(self.memory)))
             total += np.asarray(value, dtype=np.float64)

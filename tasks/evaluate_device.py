@@ -378,7 +378,8 @@ class _Measured:
         if len(streams[0].phases) > 1:
             number = [other.end for other in streams[0].phases].index(phase.end)
             items = np.array([stream.distinct_until(phase.end) for stream in streams], dtype=np.float64)[:, None]
-            for name, values in zip(PHASE_SERIES, (asked, slots, items, phase.end), strict=True):
+            queries = right.shape[2]
+            for name, values in zip(PHASE_SERIES, (asked, slots, items, phase.end, queries), strict=True):
                 self.phase_means[name, number] = np.broadcast_to(np.asarray(values, dtype=np.float64), self.shape)
 
     def finish(self) -> None:
