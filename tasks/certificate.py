@@ -21,7 +21,7 @@ Published = float | tuple[float, ...] | str
 class AblationJudgement:
     """What became of a claim under another condition, `under`: `holds`, `differs` or `not measured`.
 
-    says       what comes out under that condition, as a sentence
+    says       what comes out under that condition, as a sentence; empty where something else was expected
     published  what is compared with; None where it is what the claim says
     The rest is as in Judgement.
     """

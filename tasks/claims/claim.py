@@ -39,10 +39,12 @@ class Value(Selection):
     per     a metric to divide by, in the same row
     at      of a series only the number at this place; -1 is the last
     fold    of a series only its mean, largest or smallest number
+    excess  (value - chance) / (1 - chance), the share of what guessing leaves, by the chance of the same row
     """
 
     metric: str
     per: str | None = None
+    excess: bool = False
     at: int | None = None
     fold: Literal["mean", "max", "min"] | None = None
 
@@ -131,23 +133,25 @@ Measure = Annotated[
 class IntervalTest(_Strict):
     """Whether the measured mean agrees with the published number, each within its error.
 
-    They agree if they differ by at most `within` plus the half width of the 95% interval of their difference.
+    They agree if they differ by at most `within` plus the half width of the 95% interval of their difference. Where so
+    much may differ that a number could agree with the published one and with `against`, agreement is no verdict.
 
     within    what the published number leaves open: rounding, or a line's width where it was read off a figure
+    because   why `within` is more than that
     outcomes  queries the published share is the mean of: its error is the binomial one
     sd, seeds the published standard deviation over how many seeds: its error is that of their mean
     one_run   the published number is of one run, which may lie as far off the mean as single seeds do here
-    widest    half width of the measured interval beyond which agreement is no verdict, as everything would agree; by
-              default 0.05, or `within` where that is more
+    against   the number that would say the opposite; by default chance for a recall, and 0 for what is none
     """
 
     name: Literal["interval"] = "interval"
     within: float = Field(0.005, ge=0)
+    because: str | None = None
     outcomes: int | None = Field(None, ge=1)
     sd: float | None = Field(None, ge=0)
     seeds: int = Field(10, ge=2)
     one_run: bool = False
-    widest: float | None = Field(None, gt=0)
+    against: float | None = None
 
 
 class ExactTest(_Strict):
@@ -158,11 +162,15 @@ class ExactTest(_Strict):
 
 
 class BoundTest(_Strict):
-    """Whether the 95% interval of every point lies inside the limits."""
+    """Whether the 95% interval of every point lies inside the limits.
+
+    stated  the paper states the limits; otherwise they are this test's own
+    """
 
     name: Literal["bound"] = "bound"
     at_least: float | None = None
     at_most: float | None = None
+    stated: bool = False
 
     @model_validator(mode="after")
     def _has_a_limit(self) -> BoundTest:
@@ -202,9 +210,14 @@ class Statement(_Strict):
 
 
 class Ablation(Statement):
-    """The claim under another condition. `says` tells what comes out where it holds, as a sentence."""
+    """The claim under another condition.
+
+    expects  what should come out
+    says     that outcome in words; nobody is told so where another comes out
+    """
 
     says: str
+    expects: Literal["holds", "differs"] = "differs"
     published: Published | None = None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import fmean
 
 from tasks.certificate import Published
 from tasks.claims.claim import BoundTest, DominanceTest, EquivalenceTest, ExactTest, IntervalTest, Test
@@ -17,8 +18,9 @@ NORMAL = 1.96
 EXACT = 1e-9
 """Largest difference between equal numbers: means over episodes carry rounding errors."""
 
-WIDEST = 0.05
-"""Half width of an interval beyond which it shows no agreement, where a test does not say."""
+SHARE = 0.5
+"""Of the distance between a published number and what would say the opposite, how much an interval test may allow: as
+much as lets no number agree with both."""
 
 ONE_SEED = "one seed has no interval; run more seeds"
 
@@ -29,7 +31,7 @@ def decide(
     """Whether what was measured passes `test`, and what the test saw. Raises LackingError where it cannot tell."""
     match test:
         case IntervalTest():
-            return _agree(test, _targets(published, len(intervals)), intervals)
+            return _agree(test, _targets(published, len(intervals)), measured, intervals)
         case ExactTest():
             return _equal(test, _targets(published, len(intervals)), measured)
         case BoundTest():
@@ -49,7 +51,9 @@ def _targets(published: Published | None, points: int) -> tuple[float, ...]:
     return targets
 
 
-def _agree(test: IntervalTest, targets: Sequence[float], intervals: Sequence[Interval]) -> tuple[bool, str]:
+def _agree(
+    test: IntervalTest, targets: Sequence[float], measured: Measured, intervals: Sequence[Interval]
+) -> tuple[bool, str]:
     halves = [_half(interval) for interval in intervals]
     errors = [
         math.hypot(half, _published_error(test, target, half, interval.n))
@@ -58,23 +62,32 @@ def _agree(test: IntervalTest, targets: Sequence[float], intervals: Sequence[Int
     gaps = [interval.mean - target for target, interval in zip(targets, intervals, strict=True)]
     excess = [abs(gap) - test.within - error for gap, error in zip(gaps, errors, strict=True)]
     worst = max(range(len(excess)), key=excess.__getitem__)
-    allowed = test.within + errors[worst]
-    off = f"off by {gaps[worst]:+.3g}, allowed ±{allowed:.3g}"
+    off = f"off by {gaps[worst]:+.3g}, allowed ±{test.within + errors[worst]:.3g}"
     if len(gaps) > 1:
         outside = sum(x > 0 for x in excess)
         off = f"{outside} of {len(gaps)} points apart; the worst, published {targets[worst]:g}, {off}"
     if excess[worst] > EXACT:
         return False, off
-    widest = max(WIDEST, test.within) if test.widest is None else test.widest
-    if max(halves) > widest:
-        raise LackingError(f"the interval is ±{max(halves):.2g} wide, too wide to tell; run more seeds")
+    _check_that_it_can_tell(test, targets, measured, errors)
     return True, off
 
 
+def _check_that_it_can_tell(
+    test: IntervalTest, targets: Sequence[float], measured: Measured, errors: Sequence[float]
+) -> None:
+    """Raise LackingError where, on average over the points, a number could agree with both sides."""
+    against = test.against if test.against is not None else measured.chance or 0.0
+    distance = fmean(abs(target - against) for target in targets)
+    allowed = test.within + fmean(errors)
+    if allowed > SHARE * distance:
+        raise LackingError(
+            f"±{allowed:.2g} is allowed, more than half of the {distance:.3g} to {against:.3g}: too wide to tell"
+        )
+
+
 def _half(interval: Interval) -> float:
-    if interval.low is None or interval.high is None:
-        raise LackingError(ONE_SEED)
-    return (interval.high - interval.low) / 2
+    low, high = _ends(interval)
+    return (high - low) / 2
 
 
 def _published_error(test: IntervalTest, target: float, half: float, n: int) -> float:
@@ -106,19 +119,23 @@ def _equal(test: ExactTest, targets: Sequence[float], measured: Measured) -> tup
 
 
 def _bounded(test: BoundTest, intervals: Sequence[Interval]) -> tuple[bool, str]:
-    """An interval inside decides, and so does a mean outside; a mean inside with an interval that is not, does not."""
+    """An interval inside decides, and so does one wholly outside; one that holds a limit does not."""
     low = -math.inf if test.at_least is None else test.at_least
     high = math.inf if test.at_most is None else test.at_most
-    for interval in intervals:
-        if not low <= interval.mean <= high:
+    ends = [_ends(interval) for interval in intervals]
+    for (least, most), interval in zip(ends, intervals, strict=True):
+        if most < low or least > high:
             return False, f"{interval.mean:.4g} is not {_limits(test)}"
-    for interval in intervals:
-        if interval.low is None or interval.high is None:
-            raise LackingError(ONE_SEED)
-        if interval.low < low or interval.high > high:
-            ends = f"{interval.low:.4g} to {interval.high:.4g}"
-            raise LackingError(f"the interval {ends} is not all {_limits(test)}; run more seeds")
+    for least, most in ends:
+        if least < low or most > high:
+            raise LackingError(f"the interval {least:.4g} to {most:.4g} is not all {_limits(test)}; run more seeds")
     return True, f"{intervals[0].mean:.4g} is {_limits(test)}" if len(intervals) == 1 else f"all {_limits(test)}"
+
+
+def _ends(interval: Interval) -> tuple[float, float]:
+    if interval.low is None or interval.high is None:
+        raise LackingError(ONE_SEED)
+    return interval.low, interval.high
 
 
 def _limits(test: BoundTest) -> str:
@@ -141,27 +158,32 @@ def _equivalent(test: EquivalenceTest, measured: Measured) -> tuple[bool, str]:
 
 
 def _dominates(test: DominanceTest, intervals: Sequence[Interval]) -> tuple[bool, str]:
+    """Below somewhere beyond the interval decides, and so does nowhere above; what is in between does not."""
+    ends = [_ends(interval) for interval in intervals]
     lowest = min(interval.mean for interval in intervals)
-    if any(interval.low is None for interval in intervals):
-        raise LackingError(ONE_SEED)
-    above = sum(interval.low is not None and interval.low > 0 for interval in intervals)
+    above = sum(low > 0 for low, _ in ends)
     reason = f"above beyond the 95% interval at {above} of {len(intervals)} sizes; smallest difference {lowest:+.3g}"
-    return lowest >= -test.margin and above > 0, reason
+    nowhere_above = not above and all(high <= test.margin for _, high in ends)
+    if nowhere_above or any(high < -test.margin for _, high in ends):
+        return False, reason
+    if lowest < -test.margin or not above:
+        raise LackingError(f"{reason}, which does not decide; run more seeds")
+    return True, reason
 
 
 def describe(test: Test) -> str:
     """A test in words."""
     match test:
-        case IntervalTest(within=within, outcomes=outcomes, sd=sd, seeds=seeds, one_run=one_run):
+        case IntervalTest(within=within, outcomes=outcomes, sd=sd, seeds=seeds, one_run=one_run, because=because):
             error = f", published sd {sd:g} over {seeds} seeds" if sd is not None else ""
             error = error or (f", published over {outcomes} queries" if outcomes is not None else "")
             error += ", published from one run" if one_run else ""
-            return f"interval: 95% of both, ±{within:g}{error}"
+            return f"interval: 95% of both, ±{within:g}{error}{f' ({because})' if because else ''}"
         case ExactTest(digits=digits):
             return "exact" if digits is None else f"exact to {digits} digits"
-        case BoundTest():
-            return f"bound: 95% interval {_limits(test)}"
+        case BoundTest(stated=stated):
+            return f"bound{' stated by the paper' if stated else ' chosen for this test'}: 95% interval {_limits(test)}"
         case EquivalenceTest(margin=margin):
-            return f"equivalence: two one-sided t-tests, margin {margin:g}"
+            return f"equivalence: two one-sided t-tests, margin {margin:g} chosen for this test"
         case DominanceTest(margin=margin):
-            return f"dominance: nowhere below by more than {margin:g}, somewhere above"
+            return f"dominance: nowhere below by more than {margin:g} (chosen for this test), somewhere above"

@@ -43,10 +43,12 @@ class Measured:
 
     samples   one a point
     outcomes  independent outcomes in 0..1 that every value is the mean of, where that is known
+    chance    what guessing gives, where the values are recalls
     """
 
     samples: tuple[Sample, ...]
     outcomes: int | None = None
+    chance: float | None = None
 
 
 def take(measure: Measure, rows: Sequence[Row]) -> Measured:
@@ -72,7 +74,10 @@ def _value(measure: Value, rows: Sequence[Row]) -> Measured:
     cell = _one_cell(measure, rows)
     if not measure.metric.startswith("series."):
         sample = {row["seed"]: _number(row, measure.metric, measure.per) for row in cell}
-        return Measured((sample,), _outcomes(cell, measure.metric, measure.per))
+        if measure.excess:
+            return Measured(({row["seed"]: _excess(row, sample[row["seed"]]) for row in cell},), chance=0.0)
+        known = _outcomes(cell, measure.metric, measure.per)
+        return Measured((sample,), known, _chance(cell, measure.metric, measure.per))
     lists = {row["seed"]: _numbers(row, measure.metric) for row in cell}
     if measure.fold is not None:
         fold = FOLDS[measure.fold]
@@ -90,7 +95,7 @@ def _curve(measure: Curve, rows: Sequence[Row]) -> Measured:
         selection = {"mechanism": measure.mechanism, "workload": measure.workload}
         selection[part] = {**selection[part], field: point}
         points.append(_value(Value(metric=measure.metric, per=measure.per, **selection), rows))
-    return Measured(tuple(point.samples[0] for point in points), points[0].outcomes)
+    return Measured(tuple(point.samples[0] for point in points), points[0].outcomes, points[0].chance)
 
 
 def _best(measure: Best, rows: Sequence[Row]) -> Measured:
@@ -98,7 +103,8 @@ def _best(measure: Best, rows: Sequence[Row]) -> Measured:
     if not cells:
         raise LackingError(f"no cell of {_words(measure)} has at most {measure.size:g} {measure.axis}")
     best = max(cells, key=lambda cell: _mean(cell, measure.best))
-    return Measured(({row["seed"]: _number(row, measure.best) for row in best},), _outcomes(best, measure.best))
+    sample = {row["seed"]: _number(row, measure.best) for row in best}
+    return Measured((sample,), _outcomes(best, measure.best), _chance(best, measure.best))
 
 
 def _slopes(measure: Slope, rows: Sequence[Row]) -> Sample:
@@ -210,6 +216,15 @@ def _outcomes(cell: Sequence[Row], metric: str, per: str | None = None) -> int |
     """Episodes behind a share, which are independent; the one episode of a recording has many queries."""
     episodes = min(int(row.get("episodes") or 1) for row in cell)
     return episodes if metric in SHARES and per is None and episodes > 1 else None
+
+
+def _chance(cell: Sequence[Row], metric: str, per: str | None = None) -> float | None:
+    return _mean(cell, "chance") if metric in SHARES and per is None else None
+
+
+def _excess(row: Row, value: float) -> float:
+    chance = _number(row, "chance")
+    return _quotient(value - chance, 1.0 - chance)
 
 
 def _words(selection: Selection) -> str:

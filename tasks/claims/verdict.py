@@ -39,7 +39,7 @@ class Finding:
 def judge(claims: Sequence[Claim], rows: Rows) -> list[Judgement]:
     """The verdict on each claim, from `rows` of the sweeps that measure them; no rows for a sweep that has not run.
 
-    holds, differs       the claim and its ablation, if it has one, agree that it does
+    holds, differs       the claim and its ablation, if it has one and could be decided, agree that it does
     holds only if        one of the two holds and the other does not: the reason names both conditions
     not measurable here  nothing was measured because of what `missing` names
     not measured         the rows lack what the claim needs, or cannot decide
@@ -70,8 +70,9 @@ def _judge(claim: Claim, rows: Rows) -> Judgement:
 def _judge_ablation(ablation: Ablation, published: Published, rows: Rows) -> AblationJudgement:
     target = published if ablation.published is None else ablation.published
     finding = _find(ablation, target, rows)
+    verdict: Verdict = "not measured" if finding.passed is None else "holds" if finding.passed else "differs"
     return AblationJudgement(
-        says=ablation.says,
+        says=ablation.says if verdict == ablation.expects else "",
         under=ablation.under,
         sweep=ablation.sweep,
         published=ablation.published,
@@ -79,7 +80,7 @@ def _judge_ablation(ablation: Ablation, published: Published, rows: Rows) -> Abl
         intervals=finding.intervals,
         n=finding.n,
         test=describe(ablation.test),
-        verdict="not measured" if finding.passed is None else "holds" if finding.passed else "differs",
+        verdict=verdict,
         reason=finding.reason,
     )
 
@@ -93,16 +94,17 @@ def _together(claim: Claim, finding: Finding, ablation: AblationJudgement | None
     verdict: Verdict = "holds" if finding.passed else "differs"
     if ablation is None or ablation.verdict in ("not measured", verdict):
         return verdict, finding.reason
-    conditions = claim.under, ablation.under
-    yes, no = conditions if finding.passed else reversed(conditions)
-    return "holds only if", f"holds with {yes}; does not with {no}: {ablation.says}"
+    conditions = (claim.under, finding.reason), (ablation.under, ablation.reason)
+    (yes, found), (no, lacking) = conditions if finding.passed else reversed(conditions)
+    said = f": {ablation.says}" if ablation.says else ""
+    return "holds only if", f"holds ({yes}: {found}); does not ({no}: {lacking}){said}"
 
 
 def _find(statement: Statement | None, published: Published | None, rows: Rows) -> Finding:
     if statement is None:
         return Finding((), None, "nothing measures it")
     if not rows.get(statement.sweep):
-        return Finding((), None, f"`{statement.sweep}` has not been run")
+        return Finding((), None, f"`{statement.sweep}` has not been run with this code and these settings")
     try:
         measured = take(statement.measure, rows[statement.sweep])
     except LackingError as lacking:
