@@ -6,6 +6,7 @@ import math
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from ruamel.yaml import YAML
 
 import tasks
 from models.config import canonical_json
@@ -20,8 +22,21 @@ from models.mechanism import MECHANISMS
 from orchestrator.spec import read_spec
 from tasks.certificate import Judgement, claim_record
 from tasks.claims import PAPERS, judge, read_claims, sweeps_of
-from tasks.claims.claim import Ablation, Claim, Curve, ExactTest, IntervalTest, Measure, Paper, Statement
+from tasks.claims.claim import (
+    Ablation,
+    Best,
+    BoundTest,
+    Claim,
+    Curve,
+    Dominance,
+    ExactTest,
+    IntervalTest,
+    Measure,
+    Paper,
+    Statement,
+)
 from tasks.claims.measure import LackingError, take
+from tasks.evaluate import evaluate
 from tasks.workload import WORKLOADS
 
 SPECS = Path(tasks.__file__).parent / "specs"
@@ -77,6 +92,35 @@ def test_a_test_that_compares_numbers_has_them(name: str) -> None:
         assert len(published) == len(statement.measure.points)
 
 
+def printed_digits(published: Any) -> int:
+    """Digits behind the point of the numbers as the file has them: of several the most."""
+    numbers = published if isinstance(published, list) else [published]
+    return max(len(str(number).partition(".")[2]) for number in numbers)
+
+
+def test_tolerances_follow_the_rule_or_say_why_not() -> None:
+    """Half of the last printed digit, 0.005 where it is a share of hundredths, and a line width for figures."""
+    for paper in PAPERS:
+        text = files("tasks.claims").joinpath(f"{paper}.yaml").read_text(encoding="utf-8")
+        for written in YAML(typ="safe", pure=True).load(text)["claims"]:
+            claim = CLAIMS[written["id"]]
+            for statement in (claim.statement, claim.ablation):
+                if statement is None or not isinstance(statement.test, IntervalTest):
+                    continue
+                half = 0.5 * 10.0 ** -printed_digits(written["published"])
+                allowed = max(half, 0.02 if claim.where.startswith("Figure") else 0.005)
+                assert statement.test.within <= allowed or statement.test.because, claim.id
+                if claim.where.startswith("Table"):
+                    assert statement.test.within <= max(half, 0.005) or statement.test.because, claim.id
+
+
+def test_limits_that_were_chosen_here_are_not_put_into_the_papers_mouth() -> None:
+    for claim in CLAIMS.values():
+        if isinstance(claim.test, BoundTest) and not claim.test.stated and isinstance(claim.published, str):
+            limits = (claim.test.at_least, claim.test.at_most)
+            assert not [limit for limit in limits if limit and f"{limit:g}" in claim.published], claim.id
+
+
 class Plausible(Mapping[str, Any]):
     """A row of a finished trial that has every metric and series, small numbers that differ from row to row."""
 
@@ -119,6 +163,48 @@ def test_every_measure_finds_its_cells_in_its_spec(sweep: str) -> None:
     for name, statement in STATEMENTS.items():
         if statement.sweep == sweep:
             assert take(statement.measure, rows).samples, name
+
+
+def parts(measure: Measure) -> Iterator[Measure]:
+    yield measure
+    for part in getattr(measure, "difference", ()) or getattr(measure, "ratio", ()):
+        yield from parts(part)
+
+
+SIZED = {
+    name: part
+    for name, statement in STATEMENTS.items()
+    if "needs-data" not in statement.sweep
+    for part in parts(statement.measure)
+    if isinstance(part, Best | Dominance)
+}
+
+
+@pytest.mark.parametrize("name", SIZED)
+def test_a_frontier_reaches_the_sizes_it_is_measured_at(name: str) -> None:
+    """Sizes of cells are known only once streams were read: two seeds of one stream tell."""
+    measure = SIZED[name]
+    sides = (measure.over, measure.under) if isinstance(measure, Dominance) else (measure,)
+    names = {part for side in sides for part in _several(side.mechanism["name"])}
+    spec = read_spec(SPECS / f"{STATEMENTS[name].sweep}.yaml")
+    configs = [config for config in spec.mechanism_configs() if config.name in names]
+    rows = []
+    for config in spec.workloads():
+        workload = WORKLOADS.implementation(config.name)(config)
+        for seed in range(2):
+            outcomes = evaluate(workload, configs, seed, 1, "float32", None)
+            for mechanism, outcome in zip(configs, outcomes, strict=True):
+                assert outcome.metrics is not None, outcome.message
+                fields = {"workload.name": config.name, "mechanism.name": mechanism.name}
+                fields |= {f"workload.{field}": value for field, value in config.flat().items()}
+                fields |= {f"mechanism.{field}": value for field, value in mechanism.flat().items()}
+                fields |= {f"metrics.{metric}": value for metric, value in outcome.metrics.items()}
+                rows.append(fields | {"state": "done", "seed": seed, "episodes": 1})
+    assert take(measure, rows).samples
+
+
+def _several(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
 
 
 @pytest.mark.parametrize("name", STATEMENTS)

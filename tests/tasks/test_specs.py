@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import tasks
+from models.mechanism import MECHANISMS
 from orchestrator.spec import Spec, read_spec, read_suite
 from tasks.claims import read_claims, sweeps_of
 from tasks.workload import WORKLOADS
@@ -78,6 +79,23 @@ def test_every_table_and_figure_is_a_spec() -> None:
 def test_the_whole_paper_is_every_sweep_of_its_folder_that_needs_no_data_of_its_own() -> None:
     ours = {name for name in SWEEPS if name.startswith("dpcache/") and not name.startswith(NEEDS_DATA)}
     assert set(SUITES["dpcache/all"]) == ours | {"movielens"}
+
+
+def test_every_sweep_of_the_paper_is_read_by_a_claim() -> None:
+    claims = read_claims("dpcache").claims
+    assert set(SUITES["dpcache/all"]) <= set(sweeps_of(claims))
+
+
+def test_every_built_in_mechanism_is_in_the_whole_paper() -> None:
+    specs = [read(name) for name in SUITES["dpcache/all"]]
+    built_in = {name for name in MECHANISMS.names() if MECHANISMS.config_class(name).__module__.startswith("models.")}
+    assert built_in <= {config.name for spec in specs for config in spec.mechanism_configs()}
+
+
+def test_table_3_has_every_way_to_train_a_gate_and_to_let_it_decide() -> None:
+    gates = [config.flat() for config in read("dpcache/table-3").mechanism_configs() if config.name == "novelty_gate"]
+    assert {gate["objective"] for gate in gates} == {"soft_mask", "straight_through", "gumbel_softmax"}
+    assert {gate["keep"] for gate in gates} == {"top_m", "hard"}
 
 
 def test_the_whole_paper_has_what_its_claims_need() -> None:
