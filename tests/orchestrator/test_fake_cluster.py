@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator import scheduler
 from orchestrator.errors import ExecutorError, RequestError
 from orchestrator.executors.base import Event, Joined
 from orchestrator.executors.ray_cluster import RayExecutor
@@ -213,8 +214,9 @@ def test_waiting_is_seen_and_ends_with_an_error_or_with_a_machine_that_joins(
 
 
 def test_a_preempted_node_gives_its_work_back_and_spends_no_retry(
-    cluster: FakeCluster, store: Store, settings: Settings
+    cluster: FakeCluster, store: Store, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(scheduler, "FLEET_SECONDS", 0.2)  # the sweep is a short one
     records = Records(cluster.ray.address)
     node = cluster.nodes.pop("t4")
 
