@@ -9,8 +9,12 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c c
 demo: $(VENV)/.installed
 	$(BIN)/slotsweep run quick-start
 
+# What only computes runs on all cores; what starts services, workers and browsers runs one after another.
+COMPUTING := tests/models tests/tasks tests/dashboards
+
 test: check
-	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(COMPUTING) -n auto --dist worksteal --cov --cov-report= $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests $(COMPUTING:%=--ignore=%) --cov --cov-append --cov-report=term:skip-covered $(PYTEST_ARGS)
 
 check: $(VENV)/.installed-test
 	$(BIN)/ruff check .
