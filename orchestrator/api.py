@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -53,14 +53,19 @@ def run(
     overrides: Sequence[str] = (),
     use_cache: bool = True,
     executor: Literal["ray", "inline"] = "ray",
+    wait: float = 0.0,
 ) -> Sweep:
-    """Submit `spec` and run it until every trial is done or failed. `inline` computes in this process, without Ray."""
+    """Submit `spec` and run it until every trial is done or failed. `inline` computes in this process, without Ray.
+
+    wait: minutes to wait for workers that the sweep needs and nobody offers yet
+    """
     from orchestrator.runner import execute, submit_plan
     from orchestrator.scheduler import StopRequest
     from orchestrator.store.store import Store
 
     settings = Settings.read()
-    made = Plan(load_spec(str(spec), overrides))
+    read = load_spec(str(spec), overrides)
+    made = Plan(replace(read, policy=replace(read.policy, wait=wait)))
     check_before_submitting(made, settings)
     store = Store.open(settings.database_url)
     submitted = submit_plan(store, made, use_cache=use_cache)
