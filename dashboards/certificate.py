@@ -93,7 +93,7 @@ def as_markdown(certificate: Certificate) -> str:
     ]
     for place, judgements in by_place(certificate.judgements).items():
         rows = [_markdown_row(judgement) for judgement in judgements]
-        table = markdown_table(("claim", "published", "measured", "n", "verdict", "why", "sweep"), rows)
+        table = markdown_table(("claim", "published", "measured", "n", "test", "verdict", "why", "sweep"), rows)
         parts += [f"## {place.translate(MARKDOWN_SPECIALS)}", table]
     return "\n\n".join(parts) + "\n"
 
@@ -104,6 +104,7 @@ def _markdown_row(judgement: Judgement) -> list[str]:
         published(judgement.published),
         f"{measured_text(judgement)} {interval_text(judgement)}".strip(),
         str(judgement.n or ""),
+        judgement.test,
         f"{SIGNS[judgement.verdict]} {judgement.verdict}",
         judgement.reason,
         judgement.sweep or "",

@@ -21,7 +21,7 @@ MEANINGS: dict[Verdict, str] = {
     "holds only if": "Whether it agrees depends on a condition; the ablation, measured in the same way, shows which.",
     "differs": "What was measured does not agree with what is published.",
     "not measurable here": "Data or a machine is needed that is not at hand; the reason names it.",
-    "not measured": "The trials that would decide have not run, have failed, or are too few to tell.",
+    "not measured": "The trials that would decide have not run, have failed, or are too few or too rough to tell.",
 }
 
 _CLAUSES: dict[Verdict, tuple[str, str]] = {

@@ -178,7 +178,7 @@ def test_what_a_claim_says_stays_text(sample: ModuleType) -> None:
     markdown = as_markdown(sample.hostile_certificate())
     assert not re.search(r"(?<!\\)<", markdown)
     lines = [line for line in markdown.splitlines() if line.startswith("|")]
-    assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {3, 8}
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {3, 9}
 
 
 def test_json_keeps_the_contract_and_every_number(sample: ModuleType) -> None:
@@ -209,7 +209,8 @@ def test_markdown_has_every_claim_under_its_place(sample: ModuleType) -> None:
         line = next(line for line in text.splitlines() if f"({judgement.id})" in line)
         assert judgement.verdict in line
         assert judgement.reason in line
-        assert line.count("|") == 8
+        assert judgement.test in line
+        assert line.count("|") == 9
     assert "Measured in 12 min 34 s. 2026-07-14 09:12:03 UTC." in text
     assert [line for line in text.splitlines() if line.startswith("## ")] == ["## Table 1", "## Figure 9", "## §3.1.9"]
 
