@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test check bench faults clean
+.PHONY: demo test check bench faults training clean
 
 demo: $(VENV)/.installed
 	$(BIN)/slotsweep run quick-start
@@ -28,6 +28,10 @@ bench: $(VENV)/.installed-test
 # Some fifty random kills, for a quarter of an hour; SLOTSWEEP_FAULTS_SEED=N plays a run again.
 faults: $(VENV)/.installed-test
 	SLOTSWEEP_FAULTS=full $(BIN)/python -m pytest tests/faults $(PYTEST_ARGS)
+
+# What trained networks and gates recall, against the published numbers: some minutes of training.
+training: $(VENV)/.installed-test
+	SLOTSWEEP_TRAINING=full $(BIN)/python -m pytest tests/models -m training $(PYTEST_ARGS)
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

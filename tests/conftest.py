@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import tempfile
 import uuid
@@ -11,6 +12,14 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out what trains for minutes, unless `make training` asks for it."""
+    if os.environ.get("SLOTSWEEP_TRAINING") != "full":
+        for item in items:
+            if item.get_closest_marker("training"):
+                item.add_marker(pytest.mark.skip(reason="trains for minutes: `make training`"))
 
 
 @pytest.fixture(scope="session")

@@ -160,6 +160,7 @@ def test_the_threshold_learned_through_a_soft_mask_misses_the_least_novel_items(
     assert all(metrics["gate_b"] > metrics["plateau_high"] for metrics in found.metrics)
 
 
+@pytest.mark.training
 def test_the_order_alone_matters_to_the_top_and_training_leaves_the_slope_where_it_began(lab: SimpleNamespace) -> None:
     """A flat gate recalls as well, with next to none above 0.5; one that starts upside down stays so."""
     flat, inverted = (measure(lab, "novelty_gate", slope=slope, streams=20) for slope in (1.0, -5.0))
@@ -177,6 +178,7 @@ def test_saliency_keeps_whole_items(lab: SimpleNamespace) -> None:
     assert found.slots == pytest.approx(64.0)
 
 
+@pytest.mark.training
 def test_a_perceptron_that_sees_novelty_hardly_uses_it(lab: SimpleNamespace) -> None:
     """The .372 of Table 3."""
     found = measure(lab, "mlp_gate", inputs="embedding_and_novelty")

@@ -131,6 +131,7 @@ def measure(lab: SimpleNamespace, name: str, workload: dict[str, Any], streams: 
     )
 
 
+@pytest.mark.training
 def test_a_trained_s4d_reaches_the_superposition_memory(lab: SimpleNamespace) -> None:
     """Table 1: .82 +- .02 from a state of 32, which the memory without parameters reaches as well."""
     found = measure(lab, "s4d", {})
@@ -138,21 +139,24 @@ def test_a_trained_s4d_reaches_the_superposition_memory(lab: SimpleNamespace) ->
     assert found.slots == 32
 
 
+@pytest.mark.training
 def test_an_s4d_without_a_bilinear_readout_cannot_look_content_up(lab: SimpleNamespace) -> None:
     assert measure(lab, "s4d", {}, readout="concatenated", steps=200, learning_rate=0.03).recall < 0.2
 
 
+@pytest.mark.training
 def test_an_s4d_that_starts_with_the_steps_of_the_field_forgets(lab: SimpleNamespace) -> None:
     assert measure(lab, "s4d", {}, largest_step=0.1, steps=300).recall < 0.6
 
 
-@pytest.mark.slow
+@pytest.mark.training
 def test_mamba_looks_content_up(lab: SimpleNamespace) -> None:
     found = measure(lab, "mamba", {})
     assert found.recall > 0.6
     assert found.recall == pytest.approx(np.mean(found.last), abs=0.06)
 
 
+@pytest.mark.training
 @pytest.mark.parametrize(
     ("memory", "recall", "slots"), [("none", 0.14, 48), ("attention", 1.0, 72), ("dp_cache", 1.0, 24)]
 )
