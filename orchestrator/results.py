@@ -65,7 +65,11 @@ def _agreement(found: dict[str, Any] | None) -> str | None:
     """A worker's agreement in a few words; None where nobody has compared it."""
     if not found or not found["compared"]:
         return None
-    return f"{found['compared']} numbers agree beyond {found['tolerance']:g} of a tie" if found["ok"] else "refused"
+    if not found["ok"]:
+        return "refused"
+    not_compared = found.get("not_compared")  # earlier versions did not record it
+    text = f"{found['compared']} numbers agree beyond {found['tolerance']:g} of a tie"
+    return f"{text}; not compared: {', '.join(not_compared)}" if not_compared else text
 
 
 def _unread(row: dict[str, Any], machine: dict[str, Any]) -> dict[str, str | None]:

@@ -88,13 +88,19 @@ def _listed(row: WorkerRow, now: float) -> Listed:
         batches=row.batches,
         trials=row.trials,
         done=row.done,
-        agreement=_in_words(row.agreement),
+        agreement=agreement_in_words(row.agreement),
         started=row.started,
         last_seen=row.last_seen,
     )
 
 
-def _in_words(agreement: Mapping[str, Any] | None) -> str:
+def agreement_in_words(agreement: Mapping[str, Any] | None) -> str:
+    """Whether a worker's device agrees with the references, and with whose nothing was compared."""
     if agreement is None:
         return "not probed"
-    return "agrees" if agreement["ok"] else f"disagrees: {'; '.join(agreement['disagreements'][:1])}"
+    if not agreement["ok"]:
+        return f"disagrees: {'; '.join(agreement['disagreements'][:1])}"
+    if not agreement["compared"]:
+        return "nothing compared"
+    not_compared = agreement.get("not_compared")  # earlier versions did not record it
+    return f"agrees; not compared: {', '.join(not_compared)}" if not_compared else "agrees"

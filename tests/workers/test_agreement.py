@@ -122,6 +122,7 @@ def test_a_reference_that_is_a_stub_is_left_out(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(H2O, "reference", stub)
     found = probe([config("h2o")], "cpu", "float32")
     assert (found.ok, found.kinds, found.left_out, found.compared) == (True, 0, 1, 0)
+    assert found.not_compared == ("h2o",)
 
 
 def test_decisions_that_are_too_close_are_not_held_against_anybody(
@@ -130,6 +131,16 @@ def test_decisions_that_are_too_close_are_not_held_against_anybody(
     monkeypatch.setattr(agreement, "CPU_TOLERANCE", 1.0)
     found = probe([config("dp_cache", tau=0.4)], "cpu", "float32")
     assert (found.ok, found.compared, found.undecided) == (True, 0, len(agreement.SEEDS))
+    assert found.not_compared == ("dp_cache",)
+
+
+def test_a_kind_whose_decisions_are_all_too_close_is_named_beside_those_that_agree() -> None:
+    cold, recency = config("h2o", temperature=0.005), config("recency")
+    found = probe([cold, recency], "cpu", "float32")
+    alone = probe([recency], "cpu", "float32")
+    assert (found.ok, found.kinds, found.compared) == (True, 2, alone.compared)
+    assert (found.not_compared, alone.not_compared) == (("h2o",), ())
+    assert found.as_json()["not_compared"] == ["h2o"]
 
 
 def test_every_mechanism_comes_before_a_second_kind_of_any() -> None:
