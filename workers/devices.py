@@ -7,11 +7,13 @@ device, and `cuda_memory`, the GiB of all CUDA devices together.
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import re
 import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from models.devices.device import DeviceClass
 from workers.threads import usable_cpus
@@ -67,7 +69,7 @@ def this_machine_offers(cpus: int | None = None) -> Offer:
 
 
 def nvidia_gpus() -> tuple[Sequence[str], int]:
-    """Names of NVIDIA's GPUs, and the GiB of all of them; none where the driver does not answer."""
+    """Names of the NVIDIA GPUs that CUDA shows this process, and the GiB of all; none where the driver is silent."""
     import pynvml
 
     try:
@@ -75,13 +77,48 @@ def nvidia_gpus() -> tuple[Sequence[str], int]:
     except pynvml.NVMLError:
         return (), 0
     try:
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+        handles = _visible_handles(os.environ.get("CUDA_VISIBLE_DEVICES"))
         total = sum(int(pynvml.nvmlDeviceGetMemoryInfo(handle).total) for handle in handles)
         return [str(pynvml.nvmlDeviceGetName(handle)) for handle in handles], total >> 30
     except pynvml.NVMLError:
         return (), 0
     finally:
         pynvml.nvmlShutdown()
+
+
+def _visible_handles(shown: str | None) -> list[Any]:
+    """NVML's handles of the GPUs that `shown` lists; of all where it is None.
+
+    As CUDA reads CUDA_VISIBLE_DEVICES (CUDA C++ Programming Guide, environment variables): indices, UUIDs or their
+    beginnings, and MIG instances; whatever follows the first that is not there does not count.
+    """
+    import pynvml
+
+    handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+    if shown is None:
+        return handles
+    found: list[Any] = []
+    for name in map(str.strip, shown.split(",")):
+        if name.startswith("MIG-"):
+            matches = _instance(name)
+        elif name.startswith("GPU-"):
+            matches = [handle for handle in handles if str(pynvml.nvmlDeviceGetUUID(handle)).startswith(name)]
+        else:
+            matches = [handles[int(name)]] if name.isdecimal() and int(name) < len(handles) else []
+        if len(matches) != 1:
+            break
+        found += matches
+    return found
+
+
+def _instance(name: str) -> list[Any]:
+    """The handle of a MIG instance; none if it is not there."""
+    import pynvml
+
+    try:
+        return [pynvml.nvmlDeviceGetHandleByUUID(name)]
+    except pynvml.NVMLError:
+        return []
 
 
 def nvidia_model(name: str) -> str | None:

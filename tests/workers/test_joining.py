@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from workers.devices import Offer, apple_model, nvidia_model, this_machine_offers
+from workers.devices import Offer, apple_model, nvidia_gpus, nvidia_model, this_machine_offers
 from workers.gcs import Cluster, ClusterError, split_address
 from workers.join import NECESSARY, differences, our_versions, ray_environment, start_command, use_token_file
 
@@ -51,6 +51,55 @@ def test_a_gpu_that_torch_was_not_built_for_is_not_offered(monkeypatch: pytest.M
     for build in ("2.13.0+cu130", "2.13.0"):
         monkeypatch.setattr("importlib.metadata.version", lambda _, build=build: build)
         assert this_machine_offers(4) == Offer(4, cuda=1, accelerator="H100", cuda_memory=80)
+
+
+@pytest.mark.parametrize(
+    ("shown", "names"),
+    [
+        (None, ["NVIDIA H200", "Tesla T4", "Tesla T4"]),
+        ("", []),
+        ("-1", []),
+        ("NoDevFiles", []),
+        ("1", ["Tesla T4"]),
+        ("2, 0", ["Tesla T4", "NVIDIA H200"]),
+        ("0,7,1", ["NVIDIA H200"]),
+        ("GPU-bb22", ["Tesla T4"]),
+        ("GPU-b,0", []),
+        ("MIG-1", ["NVIDIA H200 MIG 1g.18gb"]),
+        ("0,MIG-2", ["NVIDIA H200"]),
+    ],
+)
+def test_only_gpus_that_cuda_shows_are_counted(
+    monkeypatch: pytest.MonkeyPatch, shown: str | None, names: list[str]
+) -> None:
+    """Ray refuses to start with more of them; an ambiguous or unknown one ends the list, as it does for CUDA."""
+    import pynvml
+
+    chips = [("NVIDIA H200", 140, "GPU-aa11"), ("Tesla T4", 15, "GPU-bb22"), ("Tesla T4", 15, "GPU-bb33")]
+    instances = {"MIG-1": ("NVIDIA H200 MIG 1g.18gb", 16, "MIG-1")}
+
+    def instance(name: str) -> tuple[str, int, str]:
+        if name not in instances:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
+        return instances[name]
+
+    for name, answer in {
+        "nvmlInit": lambda: None,
+        "nvmlShutdown": lambda: None,
+        "nvmlDeviceGetCount": lambda: len(chips),
+        "nvmlDeviceGetHandleByIndex": chips.__getitem__,
+        "nvmlDeviceGetHandleByUUID": instance,
+        "nvmlDeviceGetUUID": lambda chip: chip[2],
+        "nvmlDeviceGetName": lambda chip: chip[0],
+        "nvmlDeviceGetMemoryInfo": lambda chip: SimpleNamespace(total=chip[1] << 30),
+    }.items():
+        monkeypatch.setattr(pynvml, name, answer)
+    if shown is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    else:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shown)
+    memory = {chip[0]: chip[1] for chip in [*chips, *instances.values()]}
+    assert nvidia_gpus() == (names, sum(memory[name] for name in names))
 
 
 def test_a_mac_joins_with_its_gpu_as_mps_only(monkeypatch: pytest.MonkeyPatch) -> None:
