@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from orchestrator.errors import RequestError
 from orchestrator.results import result_rows
+from orchestrator.store.explaining import recorded_modules
 from orchestrator.store.records import SweepRow
 from orchestrator.store.store import Store
 from tasks.cells import Row
@@ -46,8 +47,9 @@ def compare_sweeps(
     else:
         pairs = _pairs(sweeps, *sides)
     _check_prices(prices, [side for pair in pairs for side in pair])
+    code = recorded_modules(store.engine, {row["fingerprint"] for pair in pairs for side in pair for row in side.rows})
     try:
-        return [compare_sides(_priced(a, prices), _priced(b, prices), tolerance) for a, b in pairs]
+        return [compare_sides(_priced(a, prices), _priced(b, prices), tolerance, code) for a, b in pairs]
     except NothingInCommonError as error:
         raise RequestError(str(error)) from error
 

@@ -10,7 +10,8 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, product
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,11 @@ SECONDS_PER_HOUR = 3600.0
 
 Prices = tuple[float | None, float | None]
 """What an hour costs on either side."""
+
+Code = Mapping[str, Mapping[str, str]]
+"""The hash of each module behind a fingerprint, as far as it was recorded: {fingerprint: {module: hash}}."""
+
+NO_CODE: Code = MappingProxyType({})
 
 
 class NothingInCommonError(ValueError):
@@ -90,7 +96,8 @@ class CellComparison:
     ratios           `speed`, `build speed`, `read speed`: a's time over b's, so above 1 where b is faster; `memory`,
                      `device memory`, `energy`: b's over a's, so above 1 where b takes more
     costs            of a trial on each side, and b's over a's, where prices are known
-    same_code        whether both ran the same code
+    same_code        whether both ran the same code, in the modules that both used (devices have some of their own);
+                     None where modules were not recorded, and fingerprints of different devices differ anyway
     """
 
     workload: str
@@ -102,7 +109,7 @@ class CellComparison:
     metrics: tuple[MetricDifference, ...]
     ratios: dict[str, Interval]
     costs: tuple[float, float, float] | None
-    same_code: bool
+    same_code: bool | None
 
     @property
     def exceeding(self) -> tuple[MetricDifference, ...]:
@@ -133,7 +140,7 @@ class Comparison:
     flags: tuple[Flag, ...]
 
 
-def compare_sides(a: Side, b: Side, tolerance: float | None = None) -> Comparison:
+def compare_sides(a: Side, b: Side, tolerance: float | None = None, code: Code = NO_CODE) -> Comparison:
     """Compare `b` with `a`. tolerance: absolute for means up to 1 and relative above; None: by device class.
 
     Raises NothingInCommonError.
@@ -144,7 +151,7 @@ def compare_sides(a: Side, b: Side, tolerance: float | None = None) -> Compariso
     common = [(mine[key], others[key]) for key in mine if key in others]
     if not common:
         raise NothingInCommonError(_nothing_in_common(a, b, list(mine.values()), list(others.values())))
-    cells = tuple(_compare_cell(*pair, (a.price, b.price), tolerance) for pair in common)
+    cells = tuple(_compare_cell(*pair, (a.price, b.price), tolerance, code) for pair in common)
     flags = (*_flags(a, b), *_code_flag(cells))
     return Comparison(a.name, b.name, tolerance, cells, len(mine) - len(common), len(others) - len(common), flags)
 
@@ -179,9 +186,7 @@ def _differing(x: NamedCell, y: NamedCell) -> list[str]:
 # --- one cell ---
 
 
-def _compare_cell(
-    a: NamedCell, b: NamedCell, prices: tuple[float | None, float | None], tolerance: float
-) -> CellComparison:
+def _compare_cell(a: NamedCell, b: NamedCell, prices: Prices, tolerance: float, code: Code) -> CellComparison:
     mine, others = a.done, b.done
     common = sorted(mine.keys() & others.keys())
     names = [name for name in _metrics(mine.values()) if name in _metrics(others.values())] if common else []
@@ -196,7 +201,7 @@ def _compare_cell(
         metrics=tuple(difference for difference in differences if difference is not None),
         ratios=_ratios(mine, others),
         costs=_costs(mine, others, prices),
-        same_code=_values(mine.values(), "fingerprint") == _values(others.values(), "fingerprint"),
+        same_code=_same_code(mine.values(), others.values(), code),
     )
 
 
@@ -262,6 +267,17 @@ def _costs(a: Mapping[int, Row], b: Mapping[int, Row], prices: Prices) -> tuple[
 # --- what else differs ---
 
 
+def _same_code(a: Iterable[Row], b: Iterable[Row], code: Code) -> bool | None:
+    mine, others = list(a), list(b)
+    ran, ran_too = (_values(rows, "fingerprint") for rows in (mine, others))
+    if ran == ran_too:
+        return True
+    pairs = [(x, y) for x, y in product(ran, ran_too) if x != y]
+    if all(x in code and y in code for x, y in pairs):
+        return all(code[x][name] == code[y][name] for x, y in pairs for name in code[x].keys() & code[y].keys())
+    return False if _values(mine, "device") == _values(others, "device") else None
+
+
 def _flags(a: Side, b: Side) -> list[Flag]:
     groups = (("hardware", HARDWARE, "hw."), ("threads", ("threads",), "hw."), ("versions", VERSIONS, "hw."))
     named = chain.from_iterable(
@@ -277,7 +293,7 @@ def _flags(a: Side, b: Side) -> list[Flag]:
 
 
 def _code_flag(cells: Sequence[CellComparison]) -> list[Flag]:
-    changed = sum(not cell.same_code for cell in cells)
+    changed = sum(cell.same_code is False for cell in cells)
     return [Flag("code", "fingerprint", "its own", f"other code in {changed} of {len(cells)} cells")] if changed else []
 
 

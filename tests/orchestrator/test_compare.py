@@ -16,6 +16,7 @@ from models.mechanism import MECHANISMS
 from orchestrator.compare import compare_sweeps
 from orchestrator.errors import RequestError
 from orchestrator.store.contract import new_sweep
+from orchestrator.store.explaining import save_fingerprints
 from orchestrator.store.records import CellRow, SweepRow, TrialResult
 from orchestrator.store.states import SweepState
 from orchestrator.store.store import Store
@@ -110,6 +111,16 @@ def test_two_sweeps_are_compared_device_by_device_and_changed_code_is_pointed_ou
     assert (found.a, found.b) == ("old on cuda", "new on cuda")
     assert all([one.metric for one in cell.exceeding] == ["recall"] for cell in found.cells)
     assert [flag.group for flag in found.flags] == ["code"]
+
+
+def test_the_code_of_a_devices_own_modules_is_no_difference(lab: Lab) -> None:
+    sweeps = [lab.sweep({"cpu": [EPYC]}, code="of cpu"), lab.sweep({"cuda": [H200]}, code="of cuda")]
+    hashes = {"of cpu": {"models.rule": "1"}, "of cuda": {"models.rule": "1", "tasks.evaluate_device": "1"}}
+    with lab.store.engine.begin() as connection:
+        save_fingerprints(connection, hashes)
+    [found] = compare_sweeps(lab.store, sweeps)
+    assert all(cell.same_code for cell in found.cells)
+    assert "code" not in {flag.group for flag in found.flags}
 
 
 def test_two_sweeps_on_one_device_class_each_are_compared_as_they_are(lab: Lab) -> None:

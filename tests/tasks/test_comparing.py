@@ -50,6 +50,29 @@ def compared(a: list[dict[str, Any]], b: list[dict[str, Any]], **options: Any) -
     return compare_sides(Side("one", "cpu", a, prices[0]), Side("two", device, b, prices[1]), **options)
 
 
+CPU_CODE = {"models.rule": "1", "tasks.evaluate": "1"}
+
+
+@pytest.mark.parametrize(
+    ("device", "modules", "same"),
+    [
+        ("cuda", {"models.rule": "1", "tasks.evaluate_device": "1"}, True),
+        ("cuda", {"models.rule": "2", "tasks.evaluate_device": "1"}, False),
+        ("cuda", None, None),
+        ("cpu", {**CPU_CODE, "tasks.evaluate": "2"}, False),
+        ("cpu", None, False),
+    ],
+)
+def test_code_differs_where_modules_do_that_both_devices_use(
+    device: str, modules: dict[str, str] | None, same: bool | None
+) -> None:
+    b = [row(seed, device=device, fingerprint="other") for seed in range(2)]
+    code = {"code": CPU_CODE} | ({"other": modules} if modules else {})
+    found = compared([row(seed) for seed in range(2)], b, device=device, code=code)
+    assert [cell.same_code for cell in found.cells] == [same]
+    assert [flag.group for flag in found.flags] == (["code"] if same is False else [])
+
+
 def test_equal_sides_agree_exactly() -> None:
     rows = [row(seed, budget, seed / 10) for seed in range(4) for budget in (2, 4)]
     found = compared(rows, rows)
