@@ -139,6 +139,11 @@ class Comparison:
     only_b: int
     flags: tuple[Flag, ...]
 
+    @property
+    def agree(self) -> bool:
+        """Whether every cell that both have could be compared, and none differs by more than the tolerance."""
+        return all(cell.metrics and not cell.exceeding for cell in self.cells)
+
 
 def compare_sides(a: Side, b: Side, tolerance: float | None = None, code: Code = NO_CODE) -> Comparison:
     """Compare `b` with `a`. tolerance: absolute for means up to 1 and relative above; None: by device class.

@@ -14,6 +14,9 @@ from tasks.summary import Grid, Interval, Section, Value
 HEADLINE = ("recall", "recall_all", "slots")
 """Of these metrics the first that cells have is shown with its difference."""
 
+BATCH_COSTS = ("memory", "device memory", "energy")
+"""Ratios of what is measured of trials computed together, not of one."""
+
 
 def comparison_sections(comparison: Comparison, number: int = 1) -> tuple[Section, ...]:
     """What to show of a comparison, the `number`th of a page: its cells, and what else differs."""
@@ -44,6 +47,11 @@ def _sentences(comparison: Comparison) -> tuple[str, ...]:
             f"A trial is {np.median(speeds):.3g} times as fast on {comparison.b} as on {comparison.a} (median of "
             f"{len(speeds)} cells; {min(speeds):.3g} to {max(speeds):.3g}). Memory, energy and cost above 1: "
             f"{comparison.b} takes more."
+        )
+    if any(name in cell.ratios for cell in cells for name in BATCH_COSTS):
+        text.append(
+            "Memory is the peak of all trials computed in one call, and energy the batch's, shared out by time: these "
+            "compare the sides, and tell no mechanism of a batch from another."
         )
     if comparison.only_a or comparison.only_b:
         text.append(
@@ -114,4 +122,4 @@ def _flat(name: str, interval: Interval) -> dict[str, Any]:
 
 def comparison_record(comparison: Comparison) -> dict[str, Any]:
     """A comparison as a JSON tree."""
-    return asdict(comparison) | {"agree": not any(cell.exceeding for cell in comparison.cells)}
+    return asdict(comparison) | {"agree": comparison.agree}

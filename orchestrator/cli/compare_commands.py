@@ -11,6 +11,7 @@ import typer
 from orchestrator.cli.output import print_json, print_rich, say
 from orchestrator.cli.spec_commands import AsJson
 from orchestrator.cli.sweep_commands import SweepName
+from orchestrator.exit_codes import DISAGREED
 
 
 def register(app: typer.Typer) -> None:
@@ -37,6 +38,9 @@ def compare(
         Literal["table", "csv", "json"], typer.Option("--format", help="how to print the comparison")
     ] = "table",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="folder for a page with tables and files")] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="exit with 1 unless every cell was compared and is within the tolerance")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Compare cell by cell what two devices, machines or sweeps made of the same trials, and what it cost them."""
@@ -62,6 +66,8 @@ def compare(
         print_rich(summary_tables(Summary((), sections=sections_of(comparisons))))
     if path is not None:
         say(f"wrote {path}")
+    if check and not all(comparison.agree for comparison in comparisons):
+        raise typer.Exit(DISAGREED)
 
 
 def _prices(given: list[str]) -> dict[str, float]:

@@ -153,7 +153,7 @@ def _curve(name: str, ladder: Ladder, sizes: Floats, cells: Sequence[NamedCell])
     costs = np.array([[_values(cell, name)[seed] for cell in cells] for seed in seeds]).reshape(-1, len(cells))
     group, measure = "read", name.removesuffix(US_PER_QUERY).replace("_", ", ")
     if name == ENERGY:
-        group, measure = "energy", "whole trial"
+        group, measure = "energy", "share of the batch"
     elif name in BYTES:
         group, measure = "memory", BYTES[name]
     elif name.endswith(US_PER_TOKEN):
@@ -180,7 +180,7 @@ def _measures(cells: Sequence[NamedCell]) -> list[str]:
 
 
 def _values(cell: NamedCell, name: str) -> dict[int, float]:
-    """The cost that each seed has: a metric, or the energy of its trial where that could be read."""
+    """The cost that each seed has: a metric, or its share of the batch's energy where that could be read."""
     if name != ENERGY:
         return cell.values(name)
     joules = {seed: row.get(ENERGY) for seed, row in cell.done.items()}
@@ -208,8 +208,9 @@ def _costs(cells: Sequence[NamedCell]) -> Section:
         "Microseconds, medians over repeats, then means over seeds. A build is the whole stream read alone, a read one "
         "query answered from the memory's own state, both after an untimed round; time that other work had the "
         "processor is not counted. `bytes` is what the memory holds, `build_peak_bytes` the most that arrays took "
-        "while it was built, and `energy_joules`, where the machine tells it, the energy of a whole trial with all its "
-        "repeats."
+        "while it was built, and `energy_joules`, where the machine tells it, a trial's share, by time, of the energy "
+        "of its batch: all mechanisms that read a seed's streams, with all repeats. A CPU reads one stream at a time; "
+        "accelerators also 8 and 64 at once (`build_8`, `build_64` and so on)."
     )
     return Section(
         "times", "Times and bytes", (text,), Grid(("mechanism", "workload", "tokens", "slots", *names), rows)

@@ -133,6 +133,7 @@ def main(device: DeviceClass) -> None:
     seeds, episodes = SEEDS[device], EPISODES[device]
     workload = Kept(seeds, max(episodes, CPU_EPISODES))
     print(f"{chip.name}: {seeds * episodes} streams of 256 tokens, 64 items, 32 dimensions; trials' episodes a second")
+    print("(`fused cpu` is one thread: all cores of a machine give up to as many times as much)")
     columns = (f"fused {device}", "fused cpu", f"loop {device}", "/ cpu", "/ loop")
     print(f"{'mechanism':20}{'configs':>8}" + "".join(f"{column:>12}" for column in columns))
     for title, fields in SETTINGS.items():

@@ -165,6 +165,16 @@ def test_the_command_prints_table_csv_and_json_and_draws_a_page(
     assert (tmp_path / "page" / "compare.csv").exists()
 
 
+def test_a_check_fails_where_results_differ_or_nothing_was_compared(lab: Lab, slotsweep: Callable[..., Ran]) -> None:
+    apart = lab.sweep({"cpu": [EPYC], "cuda": [H200]}, shift=0.2)
+    alike = lab.sweep({"cpu": [EPYC], "cuda": [H200]}, shift=0.004)
+    no_common_seed = lab.sweep({"cpu": [EPYC, XEON]})
+    lab.store.close()
+    assert [slotsweep("compare", one.id).code for one in (apart, alike, no_common_seed)] == [0, 0, 0]
+    assert [slotsweep("compare", one.id, "--check").code for one in (apart, alike, no_common_seed)] == [1, 0, 1]
+    assert slotsweep("compare", apart.id, "--check", "--tolerance", "0.5", "--json").code == 0
+
+
 def test_a_price_that_is_none_is_a_wrong_request(lab: Lab, slotsweep: Callable[..., Ran]) -> None:
     sweep = lab.sweep({"cpu": [EPYC], "cuda": [H200]})
     lab.store.close()
