@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 from orchestrator.errors import PreparationError
-from orchestrator.executors.base import Event, Finished, Lost, Shortage
+from orchestrator.executors.base import Event, Finished, Lost, Refused, Shortage
 from orchestrator.fleet import Demand, Want, local_node, unmet
 from orchestrator.kernel_cache import use_kernel_cache
 from workers.batch import BatchTask
@@ -27,18 +27,26 @@ class InlineExecutor:
         self._kernels = kernels
         self._hosts: dict[str, WorkerHost] = {}
         self._tasks: deque[tuple[str, BatchTask]] = deque()
+        self._refusals: list[Refused] = []
 
     def start(self, wants: AbstractSet[Want], given_up: Callable[[], bool]) -> Sequence[WorkerCard]:
         use_kernel_cache(self._kernels)
         node = local_node(this_machine_offers())
         cards = []
+        self._refusals.clear()
         for device in dict.fromkeys(want.device for want in wants if node.meets(want)):
             try:
                 host = WorkerHost(self._preparation, device, None if device == "cpu" else node.accelerator)
             except Exception as error:
-                raise PreparationError(f"{type(error).__name__}: {error}") from error
+                why = f"{type(error).__name__}: {error}"
+                if device == "cpu":
+                    raise PreparationError(why) from error
+                self._refusals.append(Refused(f"a worker could not be started on {device}: {why}"))
+                continue
             self._hosts[host.card.id] = host
             cards.append(host.card)
+        if self._refusals and not cards:
+            raise PreparationError("; ".join(refused.message for refused in self._refusals))
         return cards
 
     def grow(self, wants: AbstractSet[Want]) -> None:
@@ -59,6 +67,9 @@ class InlineExecutor:
         self._tasks.append((worker, task))
 
     def wait(self, seconds: float) -> list[Event]:
+        if self._refusals:
+            refusals, self._refusals = self._refusals, []
+            return [*refusals]
         if not self._tasks:
             return []
         worker, task = self._tasks.popleft()

@@ -12,19 +12,22 @@ from typing import Literal
 import pytest
 
 from orchestrator import scheduler
-from orchestrator.errors import ExecutorError, RequestError
-from orchestrator.executors.base import Event, Joined, Leaving, Shortage
+from orchestrator.errors import ExecutorError, PreparationError, RequestError
+from orchestrator.executors import inline
+from orchestrator.executors.base import Event, Joined, Leaving, Refused, Shortage
+from orchestrator.executors.inline import InlineExecutor
 from orchestrator.fleet import Demand, Node, Want, unmet
 from orchestrator.job import Progress
 from orchestrator.plan import Plan
 from orchestrator.preflight import check_before_submitting
-from orchestrator.runner import SweepQueue, submit_plan
+from orchestrator.runner import SweepQueue, preparation, submit_plan
 from orchestrator.scheduler import Scheduler, StopRequest
 from orchestrator.settings import Settings
 from orchestrator.spec import read_spec
 from orchestrator.store.store import Store
 from tests.orchestrator.specs import SMALL
 from tests.orchestrator.test_control import SimulatedExecutor
+from workers.devices import Offer
 from workers.host import WorkerCard
 
 CPU = Node("a", "plain", 8)
@@ -103,6 +106,30 @@ def test_what_can_run_runs_before_the_rest_is_given_up(
     [row] = store.sweeps()
     assert (row.state, row.counts.pending, row.counts.done) == ("paused", 24, 24)
     assert {one["device"] for one in store.trial_rows(row.id) if one["state"] == "done"} == {"cpu"}
+
+
+def test_a_gpu_that_torch_cannot_use_leaves_the_cpu_to_an_inline_sweep(
+    store: Store, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver shows it, and warming it up fails; that is fatal where nothing else would compute."""
+
+    def broken(device: str, *_: object) -> None:
+        raise RuntimeError(f"the driver of {device} is too old")
+
+    monkeypatch.setattr(inline, "this_machine_offers", lambda: Offer(1, cuda=1, accelerator="H100", cuda_memory=80))
+    monkeypatch.setattr("workers.host.warm_device", broken)
+    sweep = submit_plan(store, Plan(read_spec(SMALL + "device: any\n"))).sweep
+    prepared = preparation(store.cells(sweep).values(), [])
+    queue = SweepQueue(store, settings, store.sweep(sweep), [sweep])
+    Scheduler(store, InlineExecutor(prepared, settings.kernels), queue, lambda _: None, StopRequest()).run()
+    queue.close()
+    assert {row.state for row in store.sweeps()} == {"done"}
+    executor = InlineExecutor(prepared, settings.kernels)
+    assert [one.device for one in executor.start({Want("cuda"), Want("cpu")}, lambda: False)] == ["cpu"]
+    said = "a worker could not be started on cuda: RuntimeError: the driver of cuda is too old"
+    assert executor.wait(0.0) == [Refused(said)]
+    with pytest.raises(PreparationError, match=said):
+        executor.start({Want("cuda")}, lambda: False)
 
 
 def test_a_worker_that_leaves_gets_nothing_more(
