@@ -6,6 +6,7 @@ import functools
 import hashlib
 import importlib.metadata
 import json
+import os
 import platform
 import subprocess
 import sys
@@ -93,8 +94,11 @@ def machine_id(record: Mapping[str, Any]) -> str:
 
 
 def this_machine(device: str = "cpu") -> str:
-    """The `machine_id` of the machine that this process runs on, for what it computes on `device`."""
-    return machine_id(read_hardware(device).flat())
+    """The `machine_id` of this machine for what a worker of it computes on `device`.
+
+    That worker has one thread and the machine's CPUs, whatever this process was started with.
+    """
+    return machine_id({**read_hardware(device).flat(), "threads": 1, "cpus": os.cpu_count()})
 
 
 def _digest(tree: Mapping[str, Any]) -> str:

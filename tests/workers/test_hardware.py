@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ import pytest
 from workers import energy, hardware
 from workers.facts import UnknownFactError
 from workers.hardware import hardware_id, machine_id, read_hardware
+from workers.threads import THREAD_VARIABLES
 
 M3_PRO = json.dumps(
     {
@@ -82,6 +84,22 @@ def test_ids_tell_records_and_machines_apart() -> None:
     assert len({hardware_id(record), hardware_id(committed), hardware_id(larger)}) == 3
     assert machine_id(committed) == machine_id(record) != machine_id(larger)
     assert machine_id({**record, "threads": record["threads"] + 1}) != machine_id(record)
+
+
+def test_the_machine_is_the_same_however_the_process_was_started() -> None:
+    """Times are kept under it: neither the shell's threads nor `taskset` may have them measured again."""
+    program = "import os; {first}from workers.hardware import this_machine; print(this_machine())"
+    pinned = "os.sched_setaffinity(0, list(os.sched_getaffinity(0))[:1]); " if sys.platform == "linux" else ""
+    clean = {name: value for name, value in os.environ.items() if name not in THREAD_VARIABLES}
+    ids = {
+        subprocess.run(
+            [sys.executable, "-c", program.format(first=first)],
+            env={**clean, **threads}, capture_output=True, text=True, check=True,
+        ).stdout
+        for first in ("", pinned, "import numpy; ")
+        for threads in ({}, {"OMP_NUM_THREADS": "1"}, {"OMP_NUM_THREADS": "3"})
+    }  # fmt: skip
+    assert len(ids) == 1
 
 
 def test_macos_names_its_gpu_and_metal_version() -> None:
