@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from models.config import canonical_json
@@ -34,10 +35,14 @@ class Batch:
     trials: tuple[Pending, ...]
 
 
-def batches(pending: Callable[[int, int], list[Pending]], cells: Mapping[int, CellRow]) -> Iterator[Batch]:
+def batches(
+    pending: Callable[[int, int], list[Pending]], cells: Mapping[int, CellRow], *, by_seed: bool = False
+) -> Iterator[Batch]:
     """Batches over `pending(after position, limit)`, read page by page, in plan order.
 
     A mechanism that is trained has batches of its own, with as many of its seeds as there are: they train together.
+
+    by_seed: whether each seed has batches of its own, except where seeds train together
 
     `cells` may grow meanwhile; it holds the cells of a page by the time `pending` returns it.
     """
@@ -53,7 +58,8 @@ def batches(pending: Callable[[int, int], list[Pending]], cells: Mapping[int, Ce
         per_stream, per_trial = costs[group]
         new_stream = not batch or trial.seed != batch[-1].seed
         target = TARGET_SECONDS if cells[trial.cell].device in ("cpu", "any") else ACCELERATOR_TARGET_SECONDS
-        full = seconds >= target or len(batch) >= MANY_TRIALS
+        apart = by_seed and not is_trained(cells[trial.cell])
+        full = apart or seconds >= target or len(batch) >= MANY_TRIALS
         limit = min(limit, trial.batch_limit or MOST_TRIALS)
         crowded = (full and new_stream) or len(batch) >= limit
         if batch and (crowded or groups[batch[-1].cell] != group):
@@ -63,6 +69,20 @@ def batches(pending: Callable[[int, int], list[Pending]], cells: Mapping[int, Ce
         batch.append(trial)
     if batch:
         yield Batch(cells, tuple(batch))
+
+
+def shuffled(batches: Iterable[Batch]) -> list[Batch]:
+    """The batches in an order that is random, but always the same: it follows from what they read and their seeds.
+
+    Where time is measured, this keeps a machine that grows slower with time from passing for a cost that grows with the
+    size of streams, which the plan goes through in order.
+    """
+    return sorted(batches, key=_draw)
+
+
+def _draw(batch: Batch) -> str:
+    first = batch.trials[0]
+    return hashlib.sha256(f"{stream_group(batch.cells[first.cell])} {first.seed}".encode()).hexdigest()
 
 
 def _paged(pending: Callable[[int, int], list[Pending]]) -> Iterator[Pending]:

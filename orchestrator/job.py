@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 
 from models.devices.device import DeviceClass
-from orchestrator.batching import Batch, batches
+from orchestrator.batching import Batch, batches, shuffled
 from orchestrator.fleet import Demand, Want
 from orchestrator.outlook import Outlook, Span
 from orchestrator.spec.spec import Policy
@@ -17,6 +18,7 @@ from orchestrator.store.records import Accepted, Counts, Lease, Pending, SweepRo
 from orchestrator.store.store import Store
 from orchestrator.waiting import Classes, WaitingBatches
 from tasks.devices import classes_for
+from tasks.kind import KINDS
 from workers.batch import BatchReport, BatchTask, load_mechanism
 from workers.host import WorkerCard
 
@@ -44,7 +46,7 @@ class Job:
     """Hands out a sweep's batches; those given back are handed out again after the others.
 
     Where batches are long, the longest go first, so that no worker is left alone with one at the end; others follow in
-    plan order. Trials that share streams stay together, seed by seed.
+    plan order. Trials that share streams stay together, seed by seed. Where time is measured, the order is random.
     """
 
     def __init__(self, store: Store, sweep: SweepRow, policy: Policy) -> None:
@@ -168,8 +170,11 @@ class Job:
         outlook = Outlook(self._store, self._cells, waiting)
         outlook.carry(self._outlook)
         self._outlook = outlook
-        for span in outlook.spans:
-            yield from batches(partial(self._page, span), self._cells)
+        timed = KINDS.implementation(self.sweep.kind).measures_time
+        found = chain.from_iterable(
+            batches(partial(self._page, span), self._cells, by_seed=timed) for span in outlook.spans
+        )
+        yield from shuffled(found) if timed else found
 
     def _page(self, span: Span, after: int, limit: int) -> list[Pending]:
         """Waiting trials of `span` beyond the position `after`, up to `limit`; empty if there are none."""

@@ -116,4 +116,4 @@ def _count_batches(plan: Plan) -> int:
             for _, (position, (cell, seed, _)) in zip(range(limit), listed, strict=False)
         ]
 
-    return sum(1 for _ in batches(page, cells))
+    return sum(1 for _ in batches(page, cells, by_seed=plan.kind.measures_time))

@@ -33,8 +33,8 @@ class Kind(ABC):
     """The module that does the same on an accelerator."""
 
     measures_time: ClassVar[bool] = False
-    """True where trials measure time: they run one after another, on a node that computes nothing else, and the machine
-    belongs to a trial's key."""
+    """True where trials measure time: they run one after another, seed by seed in random order, on a node that computes
+    nothing else, and the machine belongs to a trial's key."""
 
     starter: ClassVar[str]
     """The text of a commented spec to begin with."""
