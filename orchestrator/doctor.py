@@ -145,7 +145,7 @@ def _cluster(settings: Settings) -> Finding:
     if settings.ray_address is None:
         return Finding("cluster", True, "none: RAY_ADDRESS is not set, and Ray starts on this machine")
     from workers.gcs import Cluster, ClusterError
-    from workers.join import NECESSARY, NUMERIC, differences, our_versions
+    from workers.join import NECESSARY, NUMERIC, differences, not_told, our_versions
 
     try:
         cluster = Cluster(settings.ray_address)
@@ -157,6 +157,8 @@ def _cluster(settings: Settings) -> Finding:
     if wrong := differences(ours, theirs, NECESSARY):
         return Finding("cluster", False, "; ".join(wrong), "install the head's versions here")
     odd = differences(ours, theirs, NUMERIC)
+    if untold := not_told(theirs):
+        odd.append(f"its version of {untold} is not told before a first sweep")
     return Finding("cluster", True, "; ".join([f"{nodes} nodes at {settings.ray_address}", *odd]))
 
 

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from models.devices.device import DeviceClass
-from orchestrator.errors import ExecutorError
+from orchestrator.errors import ExecutorError, RequestError
 from workers.devices import ACCELERATOR_TYPE, CUDA_MEMORY, Offer
-from workers.gcs import DEATHS, Cluster, ClusterError
+from workers.gcs import DEATHS, Cluster, ClusterError, ClusterRequestError
 
 NODES_NAMED = 8
+
+RAY_WORDS = ("auto", "local")
+"""What RAY_ADDRESS may be that is no address."""
 
 
 @dataclass(frozen=True)
@@ -119,10 +122,20 @@ def _node(record: Mapping[str, Any], leaving: bool) -> Node:
     )
 
 
+def is_read_directly(address: str) -> bool:
+    """Whether a RAY_ADDRESS is meant as a head's HOST:PORT, not a client's URL or a word that only Ray understands."""
+    return "://" not in address and address not in RAY_WORDS
+
+
 def cluster_nodes(address: str) -> list[Node]:
-    """The nodes of the cluster whose head is at `address`, without joining it. Raises ExecutorError."""
+    """The nodes of the cluster whose head is at `address`, without joining it.
+
+    Raises ExecutorError if it cannot be read, RequestError if `address` is none (RAY_ADDRESS names it).
+    """
     try:
         cluster = Cluster(address)
+    except ClusterRequestError as error:
+        raise RequestError(f"RAY_ADDRESS: {error}") from error
     except ClusterError as error:
         raise ExecutorError(str(error)) from error
     try:

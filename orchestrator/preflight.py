@@ -9,7 +9,7 @@ from models.devices.device import DEVICE_CLASSES, DeviceClass
 from models.stream import KEY_BYTES
 from orchestrator.batching import stream_tokens
 from orchestrator.errors import RequestError
-from orchestrator.fleet import Demand, Want, cluster_nodes, local_node, unmet
+from orchestrator.fleet import Demand, Want, cluster_nodes, is_read_directly, local_node, unmet
 from orchestrator.plan import Plan
 from orchestrator.settings import Settings
 from tasks.devices import hindrance
@@ -57,7 +57,7 @@ def _check_fleet(plan: Plan, settings: Settings) -> None:
     if settings.ray_address is None:
         offer = this_machine_offers()
         why = unmet(demands, [local_node(offer)], unusable=offer.unusable)
-    elif "://" in settings.ray_address or ":" not in settings.ray_address:
+    elif not is_read_directly(settings.ray_address):
         return  # a client's address, or `auto`: the executor finds out when it joins
     else:
         why = unmet(demands, cluster_nodes(settings.ray_address))

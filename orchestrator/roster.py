@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from orchestrator.fleet import Node, cluster_nodes
+from orchestrator.fleet import Node, cluster_nodes, is_read_directly
 from orchestrator.scheduler import LEASE_SECONDS
 from orchestrator.settings import Settings
 from orchestrator.store.records import WorkerRow
@@ -57,9 +57,12 @@ class Roster:
 
 
 def read_roster(settings: Settings, *, every: bool) -> Roster:
-    """The fleet; `every`: with workers and nodes that are gone. Raises ExecutorError if the cluster cannot be read."""
+    """The fleet; `every`: with workers and nodes that are gone.
+
+    Raises ExecutorError if the cluster cannot be read, RequestError if RAY_ADDRESS names none.
+    """
     address = settings.ray_address
-    nodes = [] if address is None or "://" in address or ":" not in address else cluster_nodes(address)
+    nodes = cluster_nodes(address) if address is not None and is_read_directly(address) else []
     now = time.time()
     workers = [_listed(row, now) for row in _worker_rows(settings)]
     return Roster(

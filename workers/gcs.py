@@ -15,6 +15,11 @@ from urllib.parse import urlsplit
 REACH_SECONDS = 5.0
 ANSWER_SECONDS = 5.0
 
+FRAME_HEADER_BYTES = 9
+SETTINGS_FRAME = 4
+HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, SETTINGS_FRAME, 0, 0, 0, 0, 0])
+"""What an HTTP/2 client says first: its preface, and settings without a change (RFC 9113, 3.4 and 6.5)."""
+
 VERSIONS_KEY, NAMESPACE = b"versions", b"slotsweep"
 RAY_KEY, RAY_NAMESPACE = b"CLUSTER_METADATA", b"cluster"
 
@@ -29,28 +34,57 @@ class ClusterError(Exception):
     """A cluster that cannot be read; the message says why and what to do."""
 
 
+class ClusterRequestError(ClusterError):
+    """What was given to find or enter a cluster (its address, a file) is wrong in itself."""
+
+
 def split_address(address: str) -> tuple[str, int]:
-    """Host and port of `HOST:PORT`. Raises ClusterError."""
+    """Host and port of `HOST:PORT`. Raises ClusterRequestError."""
     try:
         parts = urlsplit(f"//{address}")
         host, port = parts.hostname, parts.port
     except ValueError:
         host = port = None
     if not host or not port or "://" in address:
-        raise ClusterError(f"`{address}` is no address of a Ray cluster: expected HOST:PORT, such as 10.0.0.1:6379")
+        raise ClusterRequestError(
+            f"`{address}` is no address of a Ray cluster: expected HOST:PORT, such as 10.0.0.1:6379"
+        )
     return host, port
 
 
 def reach(host: str, port: int) -> str:
-    """This machine's address on the way to `host`:`port`. Raises ClusterError if nothing listens there."""
+    """This machine's address on the way to `host`:`port`.
+
+    Raises ClusterError if nothing listens there, or something that cannot be Ray: Ray's own client would wait for most
+    of a minute to find that out.
+    """
     try:
         with socket.create_connection((host, port), REACH_SECONDS) as connection:
+            if not os.environ.get("RAY_USE_TLS") and not speaks_http2(connection):
+                raise ClusterError(f"what listens at {host}:{port} is no Ray cluster: is it the port of the head?")
             return str(connection.getsockname()[0])
     except OSError as error:
         raise ClusterError(
             f"nothing answers at {host}:{port} ({error.strerror or error}): is the head running (`ray start --head "
             f"--port={port}`), and does the network let this machine through?"
         ) from error
+
+
+def speaks_http2(connection: socket.socket) -> bool:
+    """Whether a server greets within `REACH_SECONDS` as gRPC's do: HTTP/2 begins with settings (RFC 9113, 3.4)."""
+    greeting = b""
+    deadline = time.monotonic() + REACH_SECONDS
+    try:
+        connection.sendall(HTTP2_PREFACE)
+        while len(greeting) < FRAME_HEADER_BYTES:
+            connection.settimeout(max(0.001, deadline - time.monotonic()))
+            received = connection.recv(FRAME_HEADER_BYTES - len(greeting))
+            if not received:
+                return False
+            greeting += received
+    except OSError:
+        return False
+    return greeting[3] == SETTINGS_FRAME
 
 
 class Cluster:
@@ -80,7 +114,7 @@ class Cluster:
         self._state.disconnect()
 
     def versions(self) -> Versions:
-        """Versions of the head's Python and Ray, and of the slotsweep and libraries first used with the cluster."""
+        """Versions of the head's Python and Ray, and of the slotsweep and libraries that last ran a sweep with it."""
         found: Versions = {}
         if (ours := self._get(VERSIONS_KEY, NAMESPACE)) is not None:
             found |= json.loads(ours)
@@ -92,12 +126,6 @@ class Cluster:
     def _get(self, key: bytes, namespace: bytes) -> bytes | None:
         value: bytes | None = self._client.internal_kv_get(key, namespace, timeout=ANSWER_SECONDS)
         return value
-
-    def publish(self, versions: Versions) -> None:
-        """Keep `versions` with the cluster, unless somebody's are kept already."""
-        self._client.internal_kv_put(
-            VERSIONS_KEY, json.dumps(versions).encode(), False, NAMESPACE, timeout=ANSWER_SECONDS
-        )
 
     def nodes(self) -> list[dict[str, Any]]:
         """Ray's records of all nodes, those that are gone included; as `ray.nodes`."""

@@ -21,7 +21,7 @@ from types import FrameType
 from typing import Any
 
 from workers.devices import Offer, this_machine_offers
-from workers.gcs import Cluster, ClusterError, Versions
+from workers.gcs import Cluster, ClusterError, ClusterRequestError, Versions
 
 NECESSARY = ("python", "ray", "slotsweep")
 """What must be the same on every node, for processes to understand one another."""
@@ -57,14 +57,22 @@ def differences(ours: Mapping[str, str], theirs: Mapping[str, str], names: tuple
     ]
 
 
+def not_told(theirs: Mapping[str, str]) -> str:
+    """What of `NECESSARY` the head has told no version of; empty if it told all."""
+    return " and ".join(name for name in NECESSARY if name not in theirs)
+
+
 def use_token_file(path: Path) -> None:
-    """Let Ray take the cluster's token from the file at `path`. Raises ClusterError if that cannot be read."""
+    """Let Ray take the cluster's token from the file at `path`. Raises ClusterRequestError if that cannot be read."""
     try:
         empty = not path.read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise ClusterError(f"the token file {path} cannot be read: {error}") from error
+        raise ClusterRequestError(f"the token file {path} cannot be read: {error}") from error
     if empty:
-        raise ClusterError(f"the token file {path} is empty: copy the head's token into it (`ray get-auth-token`)")
+        raise ClusterRequestError(
+            f"the token file {path} is empty: copy the head's token into it (`ray get-auth-token`)"
+        )
+    os.environ.pop("RAY_AUTH_TOKEN", None)  # which Ray would prefer
     os.environ["RAY_AUTH_TOKEN_PATH"] = str(path.absolute())
 
 
@@ -85,9 +93,10 @@ def join(head: str, cpus: int | None, token_file: Path | None, tell: Callable[[s
     ours, theirs = our_versions(), cluster.versions()
     if wrong := differences(ours, theirs, NECESSARY):
         raise ClusterError(f"this machine cannot join {head}: {'; '.join(wrong)}. Install the head's versions here")
+    if untold := not_told(theirs):
+        tell(f"warning: {head} has not told its version of {untold} yet (its first sweep will): nobody compared it")
     for odd in differences(ours, theirs, NUMERIC):
         tell(f"warning: {odd}; results may differ in their last digits")
-    cluster.publish(ours)
     offer = this_machine_offers(cpus)
     if offer.unusable is not None:
         tell(f"warning: the GPU of this machine is not offered: {offer.unusable}")

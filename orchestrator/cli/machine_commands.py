@@ -49,12 +49,14 @@ def worker(
     ] = None,
 ) -> None:
     """Make this machine a node of a Ray cluster, with the devices it has, until Ctrl-C or SIGTERM ends it in order."""
-    from orchestrator.errors import ExecutorError
-    from workers.gcs import ClusterError
+    from orchestrator.errors import ExecutorError, RequestError
+    from workers.gcs import ClusterError, ClusterRequestError
     from workers.join import join
 
     try:
         code = join(head, cpus, token_file, say)
+    except ClusterRequestError as error:
+        raise RequestError(str(error)) from error
     except ClusterError as error:
         raise ExecutorError(str(error)) from error
     raise typer.Exit(code)

@@ -61,10 +61,10 @@ def start_ray(settings: Settings) -> None:
 
 
 def _tell_versions() -> None:
-    """Keep our versions with the cluster, unless others' are there: machines that join compare theirs with them."""
+    """Keep our versions with the cluster: machines that join later compare theirs with whose sweeps they will run."""
     from ray.experimental.internal_kv import _internal_kv_put
 
-    _internal_kv_put(VERSIONS_KEY, json.dumps(our_versions()).encode(), overwrite=False, namespace=NAMESPACE)
+    _internal_kv_put(VERSIONS_KEY, json.dumps(our_versions()).encode(), overwrite=True, namespace=NAMESPACE)
 
 
 def _reach(address: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -102,3 +103,17 @@ def test_workers_fit_on_their_node(node: Node, wants: set[Want], alone: bool) ->
         assert bool(taken) == (node.count(device) > 0 and Want(device) in wants)
     memory = sum(place.resources(node).get("cuda_memory", 0.0) for place in found)
     assert memory <= (node.cuda_memory or 0) * (1 + 1e-3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["worker", "--join", "nohost"], "expected HOST:PORT"),
+        (["worker", "--join", "127.0.0.1:1", "--token-file", "no-such-file"], "no-such-file cannot be read"),
+        (["workers"], "RAY_ADDRESS: `nonsense` is no address of a Ray cluster"),
+    ],
+)
+def test_wrong_requests_exit_with_2(slotsweep: Callable[..., Any], arguments: list[str], said: str) -> None:
+    ran = slotsweep(*arguments, RAY_ADDRESS="nonsense")
+    assert ran.code == 2
+    assert said in ran.err

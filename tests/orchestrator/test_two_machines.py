@@ -138,10 +138,12 @@ def read_until(process: subprocess.Popen[str], text: str) -> list[str]:
     raise AssertionError("".join(lines))
 
 
-def joined(machines: Machines, environment: dict[str, str]) -> subprocess.Popen[str]:
+def joined(machines: Machines, environment: dict[str, str]) -> tuple[subprocess.Popen[str], str]:
+    """A second machine that has joined, and what it said."""
     process = joining(machines, environment, "--token-file", f"{environment['HOME']}/token")
-    assert TOKEN not in "".join(read_until(process, "joined"))
-    return process
+    said = "".join(read_until(process, "joined"))
+    assert TOKEN not in said
+    return process, said
 
 
 def slotsweep(machines: Machines, head: dict[str, str], *arguments: str) -> Any:
@@ -169,10 +171,11 @@ def test_without_the_token_nobody_joins(
 def test_a_node_killed_in_mid_sweep_costs_only_its_running_batches(
     machines: Machines, environment: dict[str, str], head: dict[str, str], tmp_path: Path
 ) -> None:
-    """And a machine that joins while the sweep runs, in the other's place, is used."""
+    """And a machine that joins while the sweep runs, in the other's place, is used. The sweep tells its version."""
     spec = tmp_path / "spec.yaml"
     spec.write_text(SPEC)
-    second = joined(machines, environment)
+    second, said = joined(machines, environment)
+    assert "has not told its version of slotsweep yet" in said
     nodes = slotsweep(machines, head, "workers", "--json")["nodes"]
     assert [node["cpus"] for node in nodes] == [1, 1]
     running = subprocess.Popen(
@@ -181,7 +184,8 @@ def test_a_node_killed_in_mid_sweep_costs_only_its_running_batches(
     )  # fmt: skip
     await_done(machines, head, 60)
     kill_tree(second)
-    third = joined(machines, environment)
+    third, said = joined(machines, {**environment, "RAY_AUTH_TOKEN": "another-token-altogether"})
+    assert "has not told" not in said
     out, err = running.communicate(timeout=240)
     assert running.returncode == 0, err
     assert json.loads(out.splitlines()[-1])["done"] == 360

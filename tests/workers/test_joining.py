@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from workers import gcs
 from workers.devices import Offer, apple_model, nvidia_gpus, nvidia_model, this_machine_offers
-from workers.gcs import Cluster, ClusterError, split_address
-from workers.join import NECESSARY, differences, our_versions, ray_environment, start_command, use_token_file
+from workers.gcs import Cluster, ClusterError, ClusterRequestError, split_address
+from workers.join import NECESSARY, differences, not_told, our_versions, ray_environment, start_command, use_token_file
 
 
 @pytest.mark.parametrize(
@@ -120,10 +123,11 @@ def test_the_token_is_in_no_command(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     cluster: Any = SimpleNamespace(address="10.0.0.1:6379", own_ip="10.0.0.7")
     assert "secret" not in " ".join(start_command(cluster, Offer(4)))
     assert ray_environment()["RAY_AUTH_TOKEN_PATH"] == str(token)
+    assert "RAY_AUTH_TOKEN" not in ray_environment(), "Ray would prefer it to the file"
     for bad in (tmp_path / "missing", tmp_path / "empty"):
         if bad.name == "empty":
             bad.write_text("\n")
-        with pytest.raises(ClusterError, match=f"token file {bad} "):
+        with pytest.raises(ClusterRequestError, match=f"token file {bad} "):
             use_token_file(bad)
 
 
@@ -136,13 +140,15 @@ def test_what_differs_is_said_exactly() -> None:
         f"python is {ours['python']} here and 3.12.1 on the head",
         f"ray is {ours['ray']} here and 2.99.0 on the head",
     ]
+    assert not_told(ours) == ""
+    assert not_told({"python": "3.12.1", "ray": "2.99.0"}) == "slotsweep"
     assert set(ours) >= set(NECESSARY)
     assert json.dumps(ours)
 
 
 @pytest.mark.parametrize("address", ["nowhere", "ray://10.0.0.1:10001", "10.0.0.1", ":6379", "10.0.0.1:port"])
 def test_addresses(address: str) -> None:
-    with pytest.raises(ClusterError, match="expected HOST:PORT"):
+    with pytest.raises(ClusterRequestError, match="expected HOST:PORT"):
         split_address(address)
 
 
@@ -152,3 +158,23 @@ def test_a_head_that_is_not_there_is_named_at_once() -> None:
         port = free.getsockname()[1]
     with pytest.raises(ClusterError, match=f"nothing answers at 127.0.0.1:{port}"):
         Cluster(f"127.0.0.1:{port}")
+
+
+@pytest.mark.parametrize("says", [b"", b"SSH-2.0-OpenSSH_9.6\r\n", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
+def test_what_listens_but_is_no_ray_is_named_soon(monkeypatch: pytest.MonkeyPatch, says: bytes) -> None:
+    monkeypatch.setattr(gcs, "REACH_SECONDS", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            connection.sendall(says)
+            connection.recv(1000)
+            time.sleep(1.0)
+            connection.close()
+
+        threading.Thread(target=answer, daemon=True).start()
+        began = time.monotonic()
+        with pytest.raises(ClusterError, match=f"what listens at 127.0.0.1:{port} is no Ray cluster"):
+            Cluster(f"127.0.0.1:{port}")
+        assert time.monotonic() - began < 5.0
