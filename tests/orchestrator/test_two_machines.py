@@ -176,6 +176,9 @@ def test_a_node_killed_in_mid_sweep_costs_only_its_running_batches(
     spec.write_text(SPEC)
     second, said = joined(machines, environment)
     assert "has not told its version of slotsweep yet" in said
+    tell_version(machines, head, "0.0.0")
+    refused, _ = joining(machines, environment, "--token-file", f"{environment['HOME']}/token").communicate(timeout=60)
+    assert "here and 0.0.0 on the head" in refused
     nodes = slotsweep(machines, head, "workers", "--json")["nodes"]
     assert [node["cpus"] for node in nodes] == [1, 1]
     running = subprocess.Popen(
@@ -197,6 +200,17 @@ def test_a_node_killed_in_mid_sweep_costs_only_its_running_batches(
     assert third.returncode == 0, out
     assert "leaving" in out
     assert len(slotsweep(machines, head, "workers", "--json")["nodes"]) == 1
+
+
+def tell_version(machines: Machines, head: dict[str, str], version: str) -> None:
+    """Keep a version of slotsweep with the cluster, as a sweep of it did that ran before."""
+    code = (
+        "import json, sys; from workers.gcs import NAMESPACE, VERSIONS_KEY, Cluster; "
+        "told = json.dumps({'slotsweep': sys.argv[2]}).encode(); "
+        "Cluster(sys.argv[1])._client.internal_kv_put(VERSIONS_KEY, told, True, NAMESPACE, timeout=5)"
+    )
+    command = [*machines.head, sys.executable, "-c", code, machines.address, version]
+    subprocess.run(command, env=head, check=True, capture_output=True, timeout=60)
 
 
 def await_done(machines: Machines, head: dict[str, str], trials: int) -> None:
