@@ -55,8 +55,8 @@ class Agreement:
     kinds          kinds of mechanism probed
     left_out       kinds there was no time for, or whose trials or reference fail by themselves
     compared       numbers compared: slots in use, and recall
-    not_compared   names of kinds of which no number was compared: left out, or each stream had a decision that is too
-                   close to call. The device's agreement says nothing about them
+    not_compared   names of kinds of which no number was compared: trained, left out, or with a decision that is too
+                   close to call in each stream. The device's agreement says nothing about them
     undecided      answers, and whole streams, with a decision that is too close to call
     disagreements  what differs: the mechanism, and by how much
     seconds        the probe took
@@ -136,10 +136,12 @@ def probe(
     """
     began = time.monotonic()
     tolerance = CPU_TOLERANCE if device == "cpu" else DEVICE_TOLERANCE
-    kinds = one_of_each_kind(config for config in mechanisms if supports(config, device))
+    able = [config for config in mechanisms if supports(config, device)]
+    kinds = one_of_each_kind(able)
     expected = _expectations(kinds, dtype, began + SECONDS)
     run = evaluate_on_cpu if device == "cpu" else partial(evaluate_on_device, stand_in or device)
     outcomes = run([config for config, _ in expected], dtype)
+    trained = [config for config in able if MECHANISMS.implementation(config.name).trained]
     tally, failed = Tally(), 0
     heard: set[int] = set()
     for (config, expectations), found in zip(expected, zip(*outcomes, strict=True), strict=True):
@@ -158,7 +160,7 @@ def probe(
         kinds=len(expected) - failed,
         left_out=len(kinds) - len(expected) + failed,
         compared=tally.compared,
-        not_compared=tuple(dict.fromkeys(config.name for config in kinds if id(config) not in heard)),
+        not_compared=tuple(dict.fromkeys(config.name for config in (*kinds, *trained) if id(config) not in heard)),
         undecided=tally.undecided,
         disagreements=tuple(tally.disagreements),
         seconds=time.monotonic() - began,

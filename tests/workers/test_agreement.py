@@ -143,6 +143,12 @@ def test_a_kind_whose_decisions_are_all_too_close_is_named_beside_those_that_agr
     assert found.as_json()["not_compared"] == ["h2o"]
 
 
+def test_trained_mechanisms_are_named_as_not_compared() -> None:
+    found = probe([config("mlp_gate", budget=7), config("recency")], "cpu", "float32")
+    assert (found.ok, found.kinds, found.not_compared) == (True, 1, ("mlp_gate",))
+    assert probe([config("mlp_gate", budget=7)], "cpu", "float32").compared == 0
+
+
 def test_every_mechanism_comes_before_a_second_kind_of_any() -> None:
     asked = [config("h2o"), config("h2o", variant="half_recent"), config("h2o", budget=9), config("tova")]
     names = [(one.name, getattr(one, "variant", None)) for one in one_of_each_kind(asked)]
