@@ -8,8 +8,6 @@ that is not timed, because watching allocations takes time of its own.
 from __future__ import annotations
 
 import gc
-import math
-import time
 import tracemalloc
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +22,7 @@ from models.stream import KEY_BYTES, Floats, Stream, unit
 from tasks.clock import Clock
 from tasks.evaluate import Outcome, failure
 from tasks.fitting import Fits, fit_key
+from tasks.guard import Guarded, time_limit
 from tasks.seeds import generator
 from tasks.workload import Workload
 
@@ -70,29 +69,14 @@ class TrialFailedError(Exception):
         self.outcome = outcome
 
 
-class Measured:
+class Measured(Guarded):
     """One mechanism: its times and sizes over repeats, or the error that ended it."""
 
     def __init__(self, config: MechanismConfig, timeout: float | None) -> None:
+        super().__init__(time_limit(timeout))
         self.config = config
-        self.limit = math.inf if timeout is None else timeout
-        self.seconds = 0.0
-        self.error: Exception | SystemExit | None = None
         self.times: Times = defaultdict(list)
         self.sizes: Times = defaultdict(list)
-
-    def guard(self, step: Callable[..., None], *arguments: Any) -> None:
-        """Run `step` unless this trial has failed; if it raises, or time is up, the trial fails."""
-        if self.error is not None:
-            return
-        began = time.perf_counter()
-        try:
-            step(*arguments)
-        except (Exception, SystemExit) as error:
-            self.error = error
-        self.seconds += time.perf_counter() - began
-        if self.seconds > self.limit and self.error is None:
-            self.error = TimeoutError("the trial took longer than its time limit")
 
     def outcome(self) -> Outcome:
         """Medians and ranges of the times, means of the sizes; or the failure."""

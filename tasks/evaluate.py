@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from models.similarity import QueryBlock, Similarities
 from models.stream import KEY_BYTES, Floats, Phase, Stream
 from models.trained import Fitted, TrainedMechanism
 from tasks.fitting import Fits, fit_all, fit_key
+from tasks.guard import Guarded, time_limit
 from tasks.seeds import generator
 from tasks.workload import Workload
 
@@ -153,32 +154,19 @@ def _run_episode(stream: Stream, groups: Sequence[_Group], seed: int, episode: i
         group.guard(group.finish, stream)
 
 
-class _Group:
+class _Group(Guarded):
     """One mechanism object and the sums of its configs' measurements over episodes."""
 
     def __init__(self, memory: Mechanism[Any], members: list[int], key_bytes: int, timeout: float | None) -> None:
-        self.limit = math.inf if timeout is None else timeout * len(members)
+        super().__init__(time_limit(timeout, len(members)))
         self.memory = memory
         self.members = members
         self.key_bytes = key_bytes
-        self.error: Exception | SystemExit | None = None
         self.sums = {name: np.zeros(len(memory)) for name in SUMMED_METRICS}
         self.phase_sums: dict[tuple[str, int], Floats] = {}
         self.fitted = Fitted({}, {})
-        self.seconds = self.build_seconds = self.read_seconds = 0.0
+        self.build_seconds = self.read_seconds = 0.0
         self.tokens = self.queries = 0
-
-    def guard(self, step: Callable[..., None], *arguments: Any) -> None:
-        """Run `step` unless this group has failed; remember the error if it fails."""
-        if self.error is None:
-            began = time.perf_counter()
-            try:
-                step(*arguments)
-            except (Exception, SystemExit) as error:
-                self.error = error
-            self.seconds += time.perf_counter() - began
-            if self.seconds > self.limit and self.error is None:
-                self.error = TimeoutError("the trial took longer than its time limit")
 
     def train(self, workload: Workload[Any], seed: int, fits: Fits) -> None:
         """Give a memory that learns what it has learned, or let it learn now."""

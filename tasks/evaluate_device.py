@@ -6,7 +6,6 @@ the float64 reference takes them by more than `models.devices.device.AGREED`; wh
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
@@ -30,6 +29,7 @@ from models.mechanism import MECHANISMS
 from models.stream import KEY_BYTES, Floats, Phase, Stream
 from tasks.evaluate import PHASE_SERIES, SUMMED_METRICS, UNUSED, Outcome, checked, evaluate, failure
 from tasks.fitting import Fits, fit_all, fit_key
+from tasks.guard import Guarded, time_limit
 from tasks.seeds import generator
 from tasks.workload import Workload
 
@@ -242,10 +242,11 @@ class _Sweep:
         return noted
 
 
-class _Group:
+class _Group(Guarded):
     """One form, and the sums of its trials' measurements over episodes, [seeds, configs] each."""
 
     def __init__(self, members: list[int], sweep: _Sweep) -> None:
+        super().__init__(time_limit(sweep.timeout, len(members) * len(sweep.seeds)))
         configs = [sweep.mechanisms[index] for index in members]
         form: type[DeviceForm[Any]] = DEVICE_FORMS.implementation(configs[0].name)
         self.members = members
@@ -256,28 +257,19 @@ class _Group:
         self.form = form(configs)
         self.memory = MECHANISMS.implementation(configs[0].name)(configs)
         self.compares = False
-        self.error: Exception | SystemExit | None = None
-        trials = len(members) * len(sweep.seeds)
-        self.seconds_left = math.inf if sweep.timeout is None else sweep.timeout * trials
         self.sums = {name: np.zeros((len(sweep.seeds), len(members))) for name in SUMMED_METRICS}
         self.phase_sums: dict[tuple[str, int], Floats] = {}
         self.build_seconds = self.read_seconds = 0.0
         self.tokens = self.queries = 0
 
-    def guard(self, step: Callable[..., None], *arguments: Any) -> None:
-        """Run `step` unless this group has failed, and wait for it; remember the error, unless memory is full."""
-        if self.error is None:
-            began = time.perf_counter()
-            try:
-                step(*arguments)
-                synchronise(self.device)
-            except (Exception, SystemExit) as error:
-                if out_of_memory(error):
-                    raise
-                self.error = error
-            self.seconds_left -= time.perf_counter() - began
-            if self.seconds_left < 0 and self.error is None:
-                self.error = TimeoutError("the trial took longer than its time limit")
+    def attempt(self, step: Callable[..., None], *arguments: Any) -> None:
+        """Run `step`, and wait for the device."""
+        step(*arguments)
+        synchronise(self.device)
+
+    def passes_on(self, error: BaseException) -> bool:
+        """A full memory calls for smaller batches."""
+        return out_of_memory(error)
 
     def start(self, batch: StreamBatch, runs: Sequence[Run]) -> None:
         draws = [
