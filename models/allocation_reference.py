@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -12,6 +12,15 @@ from models.allocation import LEAST_FREQUENT, LEAST_RECENT, LEAST_USED
 from models.mechanism import NEAR_ONE, TIE, Trace
 from models.reference import arrivals, cosine, highest, lowest, unit_keys
 from models.stream import Floats, Stream
+
+
+def reference_match(key: Floats, slot_keys: Iterable[Floats], tau: float, trace: Trace) -> int | None:
+    """The nearest of the slots, the oldest within a tie, for a unit key [d] that is not novel; else None (Eqs. 1-2)."""
+    similarities = [cosine(key, slot_key) for slot_key in slot_keys]
+    similarities = [1.0 if similarity > NEAR_ONE else similarity for similarity in similarities]
+    novelty = 1.0 - max(similarities, default=-math.inf)
+    trace.decide(novelty - tau)
+    return None if novelty > tau else highest(similarities, trace, relative=False, tie=0.0)
 
 
 def reference_allocation(
@@ -43,12 +52,8 @@ def reference_allocation(
 
     for t, phase_ends in arrivals(stream):
         value = int(stream.values[t])
-        similarities = [cosine(keys[t], key_of(members)) for members in slots]
-        similarities = [1.0 if similarity > NEAR_ONE else similarity for similarity in similarities]
-        novelty = 1.0 - max(similarities, default=-math.inf)
-        trace.decide(novelty - tau)
-        if novelty <= tau:
-            slot = highest(similarities, trace, relative=False, tie=0.0)
+        slot = reference_match(keys[t], map(key_of, slots), tau, trace)
+        if slot is not None:
             slots[slot].append(t)
             values[slot] = merged(values[slot], [int(stream.values[member]) for member in slots[slot]], keep)
         elif cap != 0:

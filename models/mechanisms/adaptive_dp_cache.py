@@ -22,10 +22,11 @@ from models.allocation import (
 )
 from models.allocation_memory import AllocationMemory, NoveltyConfig
 from models.allocation_reference import least_valuable as reference_victim
+from models.allocation_reference import reference_match
 from models.config import MOST
 from models.kernel import kernel
-from models.mechanism import NEAR_ONE, TIE, Slots, Trace, mechanism
-from models.reference import arrivals, cosine, highest, unit_keys
+from models.mechanism import TIE, Slots, Trace, mechanism
+from models.reference import arrivals, unit_keys
 from models.similarity import Similarities
 from models.stream import Floats, Ints, Stream
 
@@ -86,16 +87,12 @@ class AdaptiveDPCache(AllocationMemory[AdaptiveDPCacheConfig]):
         slots: list[list[int]] = []  # the tokens that used each slot, the one that opened it first
         rate = 0.0
         for t, phase_ends in arrivals(stream):
-            similarities = [cosine(keys[t], keys[members[0]]) for members in slots]
-            similarities = [1.0 if similarity > NEAR_ONE else similarity for similarity in similarities]
-            novelty = 1.0 - max(similarities, default=-math.inf)
-            trace.decide(novelty - config.tau)
-            novel = novelty > config.tau
-            if novel:
+            slot = reference_match(keys[t], (keys[members[0]] for members in slots), config.tau, trace)
+            if slot is None:
                 slots.append([t])
             else:
-                slots[highest(similarities, trace, relative=False, tie=0.0)].append(t)
-            rate = (1.0 - config.eta) * rate + config.eta * novel
+                slots[slot].append(t)
+            rate = (1.0 - config.eta) * rate + config.eta * (slot is None)
             while len(slots) > max(1, math.floor(config.m0 + config.beta * rate + TIE)):
                 del slots[reference_victim(slots, t, LEAST_USED, config.decay, trace)]
             trace.count(len(slots))

@@ -8,10 +8,11 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from models.allocation import NEW, match
+from models.allocation_reference import reference_match
 from models.item_cache import ItemCacheConfig
 from models.kernel import kernel
-from models.mechanism import NEAR_ONE, SlotMemory, Slots, Trace, mechanism
-from models.reference import arrivals, cosine, highest, unit_keys
+from models.mechanism import SlotMemory, Slots, Trace, mechanism
+from models.reference import arrivals, unit_keys
 from models.similarity import Similarities
 from models.stream import Floats, Ints, Stream
 from models.token_memory import remove
@@ -56,13 +57,7 @@ class Belady(SlotMemory[BeladyConfig]):
         trace = Trace()
         held: list[int] = []
         for t, phase_ends in arrivals(stream):
-            similarities = [cosine(keys[t], keys[token]) for token in held]
-            similarities = [1.0 if similarity > NEAR_ONE else similarity for similarity in similarities]
-            novelty = 1.0 - max(similarities, default=-math.inf)
-            trace.decide(novelty - config.tau)
-            if novelty <= config.tau:
-                highest(similarities, trace, relative=False, tie=0.0)
-            else:
+            if reference_match(keys[t], keys[held], config.tau, trace) is None:
                 held.append(t)
             if len(held) > config.budget:
                 ahead = items[t + 1 :]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -10,10 +9,11 @@ from pydantic import Field
 
 from models.allocation import LEAST_RECENT, NEW, Records, Rule, close, match, open_slot
 from models.allocation_memory import AllocationMemory, NoveltyConfig
+from models.allocation_reference import reference_match
 from models.config import MOST
 from models.kernel import kernel
-from models.mechanism import NEAR_ONE, Slots, Trace, mechanism
-from models.reference import arrivals, cosine, highest, unit_keys
+from models.mechanism import Slots, Trace, mechanism
+from models.reference import arrivals, unit_keys
 from models.similarity import Similarities
 from models.stream import Floats, Ints, Stream
 
@@ -57,14 +57,8 @@ class ItemTTL(AllocationMemory[ItemTTLConfig]):
         last_use: dict[int, int] = {}  # token that opened a slot -> token that used it last
         for t, phase_ends in arrivals(stream):
             opened = list(last_use)
-            similarities = [cosine(keys[t], keys[token]) for token in opened]
-            similarities = [1.0 if similarity > NEAR_ONE else similarity for similarity in similarities]
-            novelty = 1.0 - max(similarities, default=-math.inf)
-            trace.decide(novelty - config.tau)
-            if novelty <= config.tau:
-                last_use[opened[highest(similarities, trace, relative=False, tie=0.0)]] = t
-            else:
-                last_use[t] = t
+            slot = reference_match(keys[t], keys[opened], config.tau, trace)
+            last_use[t if slot is None else opened[slot]] = t
             last_use = {token: use for token, use in last_use.items() if t - use < config.window}
             trace.count(len(last_use))
             if phase_ends:
