@@ -7,7 +7,8 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from models.stream import Phase, Stream
+from models.stream import Stream
+from tasks.asking import asked_at_the_end
 from tasks.keys import Dim, Noise, QueryNoise, noisy, random_keys
 from tasks.seeds import generator
 from tasks.workload import Workload, WorkloadConfig, workload
@@ -37,11 +38,18 @@ class AssociativeRecall(Workload[AssociativeRecallConfig]):
         labels = rng.integers(config.classes, size=config.items)
         items = rng.permutation(np.repeat(everything, config.repeats))
         keys = noisy(base[items], config.noise, rng)
-
-        rng = generator(seed, "queries", episode)
-        asked = rng.integers(config.items, size=1)
-        phase = Phase(len(items), noisy(base, config.query_noise, rng), labels, everything, asked)
-        return Stream(keys, labels[items], items, (phase,), config.classes, chance=1.0 / config.classes)
+        return asked_at_the_end(
+            keys,
+            labels[items],
+            items,
+            asked=everything,
+            clean=base,
+            answers=labels,
+            classes=config.classes,
+            query_noise=config.query_noise,
+            seed=seed,
+            episode=episode,
+        )
 
     @classmethod
     def tokens(cls, config: AssociativeRecallConfig) -> int:

@@ -7,7 +7,8 @@ from typing import Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from models.stream import Ints, Phase, Stream
+from models.stream import Ints, Stream
+from tasks.asking import asked_at_the_end
 from tasks.keys import Dim, Noise, QueryNoise, noisy, random_keys
 from tasks.seeds import generator
 from tasks.workload import Workload, WorkloadConfig, workload
@@ -57,11 +58,18 @@ class ConflictingValues(Workload[ConflictingValuesConfig]):
         others = (own[items] + rng.integers(1, config.classes, size=len(items))) % config.classes
         values = np.where(rng.random(len(items)) < config.conflict, others, own[items])
         answers = own if config.answer == "own" else said(config.answer, items, values, config.classes)
-
-        rng = generator(seed, "queries", episode)
-        asked = rng.integers(config.items, size=1)
-        phase = Phase(len(items), noisy(base, config.query_noise, rng), answers, everything, asked)
-        return Stream(keys, values, items, (phase,), config.classes, chance=1.0 / config.classes)
+        return asked_at_the_end(
+            keys,
+            values,
+            items,
+            asked=everything,
+            clean=base,
+            answers=answers,
+            classes=config.classes,
+            query_noise=config.query_noise,
+            seed=seed,
+            episode=episode,
+        )
 
     @classmethod
     def tokens(cls, config: ConflictingValuesConfig) -> int:

@@ -7,7 +7,8 @@ from typing import Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from models.stream import Floats, Phase, Stream
+from models.stream import Floats, Stream
+from tasks.asking import asked_at_the_end
 from tasks.keys import Dim, Noise, QueryNoise, noisy
 from tasks.seeds import generator
 from tasks.workload import Workload, WorkloadConfig, workload
@@ -50,11 +51,18 @@ class NearDuplicates(Workload[NearDuplicatesConfig]):
         labels = rng.integers(config.classes, size=config.items)
         items = rng.permutation(np.repeat(everything, config.repeats))
         keys = noisy(base[items], config.noise, rng)
-
-        rng = generator(seed, "queries", episode)
-        asked = rng.integers(config.items, size=1)
-        phase = Phase(len(items), noisy(base, config.query_noise, rng), labels, everything, asked)
-        return Stream(keys, labels[items], items, (phase,), config.classes, chance=1.0 / config.classes)
+        return asked_at_the_end(
+            keys,
+            labels[items],
+            items,
+            asked=everything,
+            clean=base,
+            answers=labels,
+            classes=config.classes,
+            query_noise=config.query_noise,
+            seed=seed,
+            episode=episode,
+        )
 
     @classmethod
     def tokens(cls, config: NearDuplicatesConfig) -> int:

@@ -7,7 +7,8 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from models.stream import Phase, Stream
+from models.stream import Stream
+from tasks.asking import asked_at_the_end
 from tasks.keys import Dim, Noise, QueryNoise, noisy, random_keys
 from tasks.seeds import generator
 from tasks.workload import Workload, WorkloadConfig, workload
@@ -46,11 +47,18 @@ class ZipfRecall(Workload[ZipfRecallConfig]):
         labels = rng.integers(config.classes, size=len(seen))
         base = random_keys(len(seen), config.dim, rng)
         keys = noisy(base[place], config.noise, rng)
-
-        rng = generator(seed, "queries", episode)
-        asked = rng.integers(len(seen), size=1)
-        phase = Phase(len(items), noisy(base, config.query_noise, rng), labels, seen, asked)
-        return Stream(keys, labels[place], items, (phase,), config.classes, chance=1.0 / config.classes)
+        return asked_at_the_end(
+            keys,
+            labels[place],
+            items,
+            asked=seen,
+            clean=base,
+            answers=labels,
+            classes=config.classes,
+            query_noise=config.query_noise,
+            seed=seed,
+            episode=episode,
+        )
 
     @classmethod
     def tokens(cls, config: ZipfRecallConfig) -> int:
