@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,12 @@ def named_cells(rows: Sequence[Any]) -> list[NamedCell]:
             settings = [text for text in settings if not text.startswith("tau ")]
         named.append(NamedCell(cell, titles[id(cell)], " ".join([curve.label, *settings])))
     return named
+
+
+def by_workload(rows: Sequence[Any]) -> list[tuple[int, str, list[NamedCell]]]:
+    """The cells of each workload in order of appearance, with a number from 1 and the workload's title."""
+    groups = groupby(named_cells(rows), key=lambda cell: cell.workload)
+    return [(number, title, list(cells)) for number, (title, cells) in enumerate(groups, start=1)]
 
 
 def _number(value: Any) -> str:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import groupby
 from typing import Literal
 
 from tasks.cells import Row
 from tasks.kind import Kind, KindConfig, kind
-from tasks.labels import SHARE, NamedCell, named_cells
+from tasks.labels import SHARE, NamedCell, by_workload
 from tasks.summary import Chart, Grid, Section, Summary, Value
 
 GATE_METRICS = {
@@ -52,12 +51,8 @@ episodes: 50
     def summarise(cls, rows: Sequence[Row]) -> Summary:
         from tasks.frontier import summarise
 
-        sections = [
-            section
-            for number, (title, members) in enumerate(groupby(named_cells(rows), key=lambda one: one.workload), start=1)
-            for section in _sections(number, title, list(members))
-        ]
-        return replace(summarise(rows), sections=tuple(sections))
+        sections = tuple(section for group in by_workload(rows) for section in _sections(*group))
+        return replace(summarise(rows), sections=sections)
 
 
 def _sections(number: int, title: str, cells: Sequence[NamedCell]) -> Iterator[Section]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import groupby
 from typing import Literal
 
 import numpy as np
@@ -15,7 +14,7 @@ from tasks.bootstrap import bca_interval
 from tasks.cells import Row
 from tasks.comparisons import Comparison, compare_all, every_pair
 from tasks.kind import Kind, KindConfig, kind
-from tasks.labels import SHARE, NamedCell, named_cells
+from tasks.labels import SHARE, NamedCell, by_workload
 from tasks.seeds import generator
 from tasks.statistics import deviation, mean_interval
 from tasks.summary import Grid, Section, Summary, Value
@@ -69,11 +68,11 @@ episodes: 100              # streams a trial averages over
     def summarise(cls, rows: Sequence[Row]) -> Summary:
         from tasks.frontier import summarise
 
-        cells = named_cells(rows)
+        groups = by_workload(rows)
         sections: list[Section] = []
-        for number, (title, members) in enumerate(groupby(cells, key=lambda cell: cell.workload), start=1):
-            group = list(members)
-            sections += [_seeds(number, title, group), *_differences(number, title, group)]
+        for group in groups:
+            sections += [_seeds(*group), *_differences(*group)]
+        cells = [cell for _, _, members in groups for cell in members]
         return replace(summarise(rows), sections=(*sections, *_over_workloads(cells)))
 
 
