@@ -16,6 +16,7 @@ import shutil
 import tempfile
 import zipfile
 import zlib
+from collections.abc import Iterator, Mapping
 from io import BufferedReader, TextIOWrapper
 from pathlib import Path
 
@@ -123,28 +124,29 @@ def _note_first_use(corpus: Corpus, name: str, sha256: str) -> None:
 def _intact(corpus: Corpus) -> bool:
     """Whether the cache holds every file as it must be."""
     paths = _find(corpus, _cache(corpus))
-    if paths is None:
-        return False
-    for name, path in paths.items():
-        found, expected = _content_sha256(path), _expected(corpus, name)
-        if expected is None:
-            _note_first_use(corpus, name, found)
-        elif found != expected:
-            return False
-    return True
+    return paths is not None and not any(_others(corpus, paths))
 
 
 def _check_given(corpus: Corpus, paths: dict[str, Path]) -> None:
     """A file the user put there is never replaced behind their back, and never used if it is another one."""
+    for name, found, expected in _others(corpus, paths):
+        raise CorpusError(
+            f"{paths[name]} is not the file of {corpus.name}: its SHA-256 is {found}, expected {expected}"
+            f"{_whence(corpus, name)}. Take it from {_addresses(corpus)}, or move it away to have it fetched"
+        )
+
+
+def _others(corpus: Corpus, paths: Mapping[str, Path]) -> Iterator[tuple[str, str, str]]:
+    """Files that are not those of `corpus`: (name, SHA-256 found, SHA-256 expected).
+
+    Where none is expected yet, the one that is found is from now on.
+    """
     for name, path in paths.items():
         found, expected = _content_sha256(path), _expected(corpus, name)
         if expected is None:
             _note_first_use(corpus, name, found)
         elif found != expected:
-            raise CorpusError(
-                f"{path} is not the file of {corpus.name}: its SHA-256 is {found}, expected {expected}"
-                f"{_whence(corpus, name)}. Take it from {_addresses(corpus)}, or move it away to have it fetched"
-            )
+            yield name, found, expected
 
 
 def _whence(corpus: Corpus, name: str) -> str:
@@ -177,15 +179,11 @@ def _fetch_into(corpus: Corpus, folder: Path, scratch: Path) -> None:
         _fetch_archive(corpus.source, corpus.limit_bytes, parts, scratch / "archive.zip")
     else:
         _fetch_files(corpus.source, corpus.limit_bytes, parts, scratch / "packed")
-    for name, part in parts.items():
-        found, expected = file_sha256(part), _expected(corpus, name)
-        if expected is None:
-            _note_first_use(corpus, name, found)
-        elif found != expected:
-            raise DownloadError(
-                f"{name} has another SHA-256 than {expected}, namely {found}{_whence(corpus, name)}: "
-                "it was altered on the way or by its publisher"
-            )
+    for name, found, expected in _others(corpus, parts):
+        raise DownloadError(
+            f"{name} has another SHA-256 than {expected}, namely {found}{_whence(corpus, name)}: "
+            "it was altered on the way or by its publisher"
+        )
     for name, part in parts.items():
         part.replace(folder / name)
 
