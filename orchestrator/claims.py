@@ -13,7 +13,7 @@ from orchestrator.errors import RequestError
 from orchestrator.lacking import part_lacking
 from orchestrator.plan import Plan
 from orchestrator.preflight import check_before_submitting
-from orchestrator.requests import load_spec, ready_made_specs
+from orchestrator.requests import load_spec
 from orchestrator.results import result_rows
 from orchestrator.runner import submit_plan
 from orchestrator.settings import Settings
@@ -59,7 +59,7 @@ def find_measurements(store: Store, settings: Settings, paper: Paper, *, submit:
     """
     from tasks.claims import sweeps_of
 
-    plans = {name: Plan(load_spec(name)) for name in sweeps_of(paper.claims, everywhere=False) if _is_here(name)}
+    plans = {name: Plan(load_spec(name)) for name in sweeps_of(paper.claims, everywhere=False)}
     rows = store.sweeps()
     found = {name: row for name, plan in plans.items() if (row := _newest(store, rows, plan)) is not None}
     sweeps = {name: row.id for name, row in found.items()}
@@ -71,11 +71,6 @@ def find_measurements(store: Store, settings: Settings, paper: Paper, *, submit:
             sweeps[name] = submit_plan(store, plan).sweep
     missing = [sweep for name, sweep in sweeps.items() if name not in found or found[name].state != SweepState.DONE]
     return Measurements(sweeps, missing, lacking)
-
-
-def _is_here(name: str) -> bool:
-    """Whether `name` is a ready-made spec; one that is not would be a defect of the claims, which tests find."""
-    return name in ready_made_specs()
 
 
 def _newest(store: Store, sweeps: Sequence[SweepRow], plan: Plan) -> SweepRow | None:

@@ -109,21 +109,20 @@ class SweepQueue:
         return jobs
 
     def _waiting(self) -> list[Job]:
-        if self._named is not None:
-            wanted = self._named
-        else:
-            wanted = self._store.waiting_sweeps([SweepState.QUEUED] if self._begun else UNFINISHED)
-        rows = [self._store.sweep(identity) for identity in wanted if identity not in self._adopted]
-        return [Job(self._store, row, policy_of(row)) for row in rows if self._is_like_first(row)]
+        return [Job(self._store, row, policy_of(row)) for row in self.rows()]
 
     def _is_like_first(self, row: SweepRow) -> bool:
         first = self._first
         return row.code == first.code and measures_time(row.kind) == measures_time(first.kind)
 
     def rows(self) -> list[SweepRow]:
-        """The sweeps that `adopt` would take on at the start."""
-        wanted = self._named if self._named is not None else self._store.waiting_sweeps(UNFINISHED)
-        return [row for row in map(self._store.sweep, wanted) if self._is_like_first(row)]
+        """The sweeps that `adopt` would take on now."""
+        if self._named is not None:
+            wanted = self._named
+        else:
+            wanted = self._store.waiting_sweeps([SweepState.QUEUED] if self._begun else UNFINISHED)
+        rows = [self._store.sweep(identity) for identity in wanted if identity not in self._adopted]
+        return [row for row in rows if self._is_like_first(row)]
 
     def log(self, sweep: str) -> SweepLog:
         """The sweep's log."""
