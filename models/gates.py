@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 import numpy as np
@@ -82,15 +83,12 @@ class Gate(TrainedMechanism[G], TokenMemory[G]):
 
     @classmethod
     def fit(cls, config: G, seeds: Sequence[int], streams: Streams, init: Init) -> list[Fitted]:
-        def start(rng: np.random.Generator, stream: Stream) -> Parameters:
-            return cls.start_parameters(config, rng, stream)
-
         def loss(parameters: Tensors, examples: Examples, draws: Draws) -> Tensors:
             logits = cls.logits(config, parameters, examples.keys, novelty(examples.keys))
             recall = top_m_recall(examples, logits, config.budget, config.temperature)
             return {**cls.loss(config, examples, logits, draws), "recall": recall}
 
-        learned = learn(config, seeds, streams, init, start, loss)
+        learned = learn(config, seeds, streams, init, partial(cls.start_parameters, config), loss)
         for seed, fitted in zip(seeds, learned, strict=True):
             fitted.metrics.update(
                 plateau(read_examples([seed], streams, config.steps * config.streams, PLATEAU_STREAMS))

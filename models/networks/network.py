@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -65,13 +66,7 @@ class Network(TrainedMechanism[N]):
 
     @classmethod
     def fit(cls, config: N, seeds: Sequence[int], streams: Streams, init: Init) -> list[Fitted]:
-        def start(rng: np.random.Generator, stream: Stream) -> Parameters:
-            return cls.start_parameters(config, rng, stream)
-
-        def loss(parameters: Tensors, examples: Examples, draws: Draws) -> Tensors:
-            return cls.loss(config, parameters, examples, draws)
-
-        return learn(config, seeds, streams, init, start, loss)
+        return learn(config, seeds, streams, init, partial(cls.start_parameters, config), partial(cls.loss, config))
 
     @classmethod
     def loss(cls, config: N, parameters: Tensors, examples: Examples, draws: Draws) -> Tensors:
