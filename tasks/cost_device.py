@@ -17,7 +17,7 @@ from tasks.evaluate import Outcome
 from tasks.evaluate_device import evaluate_on
 from tasks.fitting import Fits
 from tasks.seeds import generator
-from tasks.workload import Workload
+from tasks.workload import WORKLOADS, Workload
 
 BATCHES = (1, 8, 64)
 """Streams at once."""
@@ -78,7 +78,7 @@ class _From(Workload[Any]):
 
     @classmethod
     def tokens(cls, config: Any) -> int:
-        raise NotImplementedError("streams are counted by the workload behind it")
+        return WORKLOADS.implementation(config.name).tokens(config)
 
 
 class _Trial(Measured):
