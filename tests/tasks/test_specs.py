@@ -125,6 +125,12 @@ def test_no_two_sweeps_share_a_name() -> None:
     assert sorted(names) == sorted(set(names))
 
 
+@pytest.mark.parametrize("path", sorted(SPECS.rglob("*.yaml")), ids=lambda path: path.stem)
+def test_the_first_line_of_a_spec_is_a_sentence(path: Path) -> None:
+    """`slotsweep list specs` shows that line, and nothing else of the file."""
+    assert path.read_text(encoding="utf-8").splitlines()[0].endswith((".", "?"))
+
+
 def test_quick_start_is_small_enough_for_a_demonstration() -> None:
     spec = read("quick-start")
     mechanisms = {config.name for config in spec.mechanism_configs()}
