@@ -8,18 +8,18 @@ from dataclasses import replace
 from tasks.cells import Row
 from tasks.comparing import NothingInCommonError, Side, compare_sides
 from tasks.comparing_sections import comparison_sections
-from tasks.kind import Kind
+from tasks.kind import NOTHING_ASKED, Asked, Kind
 from tasks.summary import Section, Summary
 
 
-def summarise(kind: type[Kind], rows: Sequence[Row]) -> Summary:
+def summarise(kind: type[Kind], rows: Sequence[Row], asked: Asked = NOTHING_ASKED) -> Summary:
     """The summary of `kind`; where trials were asked for on several device classes, one of all, compared at the end."""
     devices: dict[str, list[Row]] = {}
     for row in rows:
         devices.setdefault(row["device"], []).append(row)
     if len(devices) < 2:
-        return kind.summarise(rows)
-    parts = [_named(device, kind.summarise(of_device)) for device, of_device in devices.items()]
+        return kind.summarise(rows, asked)
+    parts = [_named(device, kind.summarise(of_device, asked)) for device, of_device in devices.items()]
     return Summary(
         tuple(panel for part in parts for panel in part.panels),
         tuple(warning for part in parts for warning in part.warnings),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from models.config import Config, MechanismConfig
@@ -14,12 +15,32 @@ if TYPE_CHECKING:
     from tasks.cells import Row
     from tasks.evaluate import Outcome
     from tasks.fitting import Fits
+    from tasks.search import Proposal, StudyLabel
+    from tasks.sequential import SeedsUntil
     from tasks.summary import Summary
     from tasks.workload import Workload
 
 
 class KindConfig(Config):
-    """Options a job type has: its name."""
+    """Options a job type has: its name. Others stand at the top of a spec."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a sweep was asked for beside its trials.
+
+    options    of its job type; None: none
+    until      seeds were added until this held; None: their number was given
+    studies, proposals   of a sweep that tunes, proposals study by study in the order in which they were made
+    """
+
+    options: KindConfig | None = None
+    until: SeedsUntil | None = None
+    studies: tuple[StudyLabel, ...] = ()
+    proposals: tuple[Proposal, ...] = ()
+
+
+NOTHING_ASKED = Asked()
 
 
 class Kind(ABC):
@@ -35,6 +56,9 @@ class Kind(ABC):
     measures_time: ClassVar[bool] = False
     """True where trials measure time: they run one after another, seed by seed in random order, on a node that computes
     nothing else, and the machine belongs to a trial's key."""
+
+    proposes: ClassVar[bool] = False
+    """True where the trials of a sweep follow from its results: mechanisms and workloads are searched."""
 
     starter: ClassVar[str]
     """The text of a commented spec to begin with."""
@@ -85,7 +109,7 @@ class Kind(ABC):
 
     @classmethod
     @abstractmethod
-    def summarise(cls, rows: Sequence[Row]) -> Summary:
+    def summarise(cls, rows: Sequence[Row], asked: Asked = NOTHING_ASKED) -> Summary:
         """What the trials of a sweep say, from one row a trial (see `tasks.frontier.summarise`)."""
 
 

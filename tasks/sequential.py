@@ -91,3 +91,11 @@ def _binomial_seeds(width: float, outcomes: int) -> int:
         return 1
     rate = math.log(1.0 - binomial_limit(1)) / math.log1p(-width)
     return max(1, math.ceil(rate / outcomes))
+
+
+@dataclass(frozen=True)
+class SeedsUntil:
+    """Seeds are added to every cell until the mean of `metric` is known well enough."""
+
+    metric: str
+    rule: FixedWidth

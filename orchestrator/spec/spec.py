@@ -10,6 +10,8 @@ from models.config import MechanismConfig
 from models.devices.device import DeviceClass
 from orchestrator.spec.entries import Entry
 from tasks.devices import AskedDevice
+from tasks.kind import KindConfig
+from tasks.sequential import SeedsUntil
 from tasks.workload import WorkloadConfig
 
 
@@ -38,6 +40,8 @@ class Policy:
 class Spec:
     """A valid spec. Configs are made on demand, in file order, first axis slowest, every combination exactly once.
 
+    options   of the job type; None: it has none
+    seeds     where seeds are added `until` something holds, those of the first stage
     device    as written: `cpu`, `cuda`, `mps`, `any`, or several of them
     episodes  None: each workload's own default
     plugins   module names, and absolute paths of files
@@ -59,6 +63,8 @@ class Spec:
     text: str = ""
     overrides: tuple[str, ...] = ()
     path: str | None = None
+    options: KindConfig | None = None
+    until: SeedsUntil | None = None
 
     def workloads(self) -> Iterator[WorkloadConfig]:
         """Every workload config."""

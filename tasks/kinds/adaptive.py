@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Literal
 
 from tasks.cells import Row
-from tasks.kind import Kind, KindConfig, kind
+from tasks.kind import NOTHING_ASKED, Asked, Kind, KindConfig, kind
 from tasks.labels import SHARE, NamedCell, by_workload
 from tasks.summary import Chart, Grid, Line, Section, Summary, Value
 
@@ -44,7 +44,7 @@ episodes: 50
 """
 
     @classmethod
-    def summarise(cls, rows: Sequence[Row]) -> Summary:
+    def summarise(cls, rows: Sequence[Row], asked: Asked = NOTHING_ASKED) -> Summary:
         from tasks.frontier import summarise
 
         sections = tuple(section for group in by_workload(rows) for section in _sections(*group))

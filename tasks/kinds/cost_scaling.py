@@ -14,7 +14,7 @@ from tasks.axes import Axis, Ladder, ladders
 from tasks.cells import Row
 from tasks.cost import measure
 from tasks.frontier import warnings
-from tasks.kind import Kind, KindConfig, kind
+from tasks.kind import NOTHING_ASKED, Asked, Kind, KindConfig, kind
 from tasks.labels import NamedCell, named_cells
 from tasks.overhead import fit_offset_power_law
 from tasks.scaling import fit_power_law
@@ -112,7 +112,7 @@ episodes: 7                # repeats of each, of which the median counts
         return measure_on(device, workload, mechanisms, seeds, episodes, dtype, timeout, fits)
 
     @classmethod
-    def summarise(cls, rows: Sequence[Row]) -> Summary:
+    def summarise(cls, rows: Sequence[Row], asked: Asked = NOTHING_ASKED) -> Summary:
         cells = named_cells(rows)
         remarks = [*warnings(rows, [named.cell for named in cells]), *_disturbances(cells)]
         return Summary((), tuple(remarks), (_costs(cells), *_growth(list(_curves(cells)))))

@@ -11,7 +11,7 @@ import numpy as np
 from tasks.cells import Cell, Row, group_cells, name_curves, panels
 from tasks.comparisons import every_pair
 from tasks.dominance import SizedCell, dominance
-from tasks.kind import Kind, KindConfig, kind
+from tasks.kind import NOTHING_ASKED, Asked, Kind, KindConfig, kind
 from tasks.staircase import knee
 from tasks.statistics import mean_interval
 from tasks.summary import SIZE_AXES, Grid, Section, Summary, Value
@@ -60,7 +60,7 @@ device: any                # cpu | cuda | mps | any, or a list: run on each and 
 """
 
     @classmethod
-    def summarise(cls, rows: Sequence[Row]) -> Summary:
+    def summarise(cls, rows: Sequence[Row], asked: Asked = NOTHING_ASKED) -> Summary:
         from tasks.frontier import summarise
 
         return replace(summarise(rows), sections=tuple(_sections(rows)))

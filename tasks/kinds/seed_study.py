@@ -13,7 +13,7 @@ from tasks.aggregates import interquartile_interval
 from tasks.bootstrap import bca_interval
 from tasks.cells import Row
 from tasks.comparisons import Comparison, compare_all, every_pair
-from tasks.kind import Kind, KindConfig, kind
+from tasks.kind import NOTHING_ASKED, Asked, Kind, KindConfig, kind
 from tasks.labels import SHARE, NamedCell, by_workload
 from tasks.seeds import generator
 from tasks.statistics import deviation, mean_interval
@@ -65,7 +65,7 @@ episodes: 100              # streams a trial averages over
 """
 
     @classmethod
-    def summarise(cls, rows: Sequence[Row]) -> Summary:
+    def summarise(cls, rows: Sequence[Row], asked: Asked = NOTHING_ASKED) -> Summary:
         from tasks.frontier import summarise
 
         groups = by_workload(rows)
