@@ -16,6 +16,7 @@ from models.stream import Floats
 Direction = Literal["maximize", "minimize"]
 Choice = str | float | int | bool | None
 Params = dict[str, Any]
+ProposalState = Literal["open", "complete", "stopped", "failed"]
 
 MECHANISM, WORKLOAD = "mechanism", "workload"
 
@@ -277,14 +278,19 @@ class StudyLabel:
 
     number     from 0
     title      of its mechanism and workload, with what tells them apart
+    group      the same without the repeat: what studies share that differ by the sampler's seed alone
     sampler    the name of what makes its proposals; repeat: from 0, of studies that differ by its seed alone
+    workload, mechanism   their fields that are not searched, name included
     parameters what it searches
     """
 
     number: int
     title: str
+    group: str
     sampler: str
     repeat: int
+    workload: Mapping[str, Any]
+    mechanism: Mapping[str, Any]
     parameters: tuple[Parameter, ...]
 
 
@@ -296,7 +302,8 @@ class Proposal:
     params   by parameter
     state    `open` while trials are missing; `complete`: all seeds; `stopped`: seeds enough to see that it is not the
              best; `failed`: some seed has no result
-    metrics  of the seeds that decide, by name and seed; held_out: of those that only the best are given
+    metrics  of the seeds that decide, by name and seed: those that the goal names; held_out: of seeds that only the best
+             are given
     same_as  the number of an earlier proposal with the same configs, whose trials it shares
     error    why it failed
     """
@@ -304,7 +311,7 @@ class Proposal:
     study: int
     number: int
     params: Params
-    state: Literal["open", "complete", "stopped", "failed"]
+    state: ProposalState
     metrics: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     held_out: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     same_as: int | None = None
