@@ -16,7 +16,8 @@ from sqlalchemy.exc import DBAPIError
 
 from orchestrator.code_snapshot import CodeSnapshot
 from orchestrator.store import schema
-from orchestrator.store.records import CellRow, Counts, NewSweep, TrialResult
+from orchestrator.store.growing import GrownElsewhereError
+from orchestrator.store.records import CellRow, Counts, NewSweep, ProposalRow, TrialResult
 from orchestrator.store.states import SweepState, TrialState
 from orchestrator.store.store import Store
 
@@ -100,6 +101,48 @@ class StoreContract:
         assert (second.trials, second.reused) == (8, 6)
         assert len(trials_of(store, second.sweep)) == 2
         assert store.done_keys(key for _, _, key in asked(seeds=4)) == {key for _, _, key in asked()}
+
+    def test_a_sweep_grows_by_trials_and_proposals_in_one_step(self, store: Store) -> None:
+        """What is there already is shared, positions go on, and a verdict is noted with what follows from it."""
+        with_worker(store)
+        submitted = store.submit(new_sweep(), asked(1, 2))
+        trials = [(cell("cell-9"), seed, f"cell-9:{seed}") for seed in (5, 6)]
+        made = [ProposalRow(0, n, 0, {"mechanism.tau": n / 2}, {"trial": {"x": [n]}}, "cell-9") for n in (0, 1)]
+        added = store.grow(submitted.sweep, trials, made)
+        assert [(one.position, one.seed, one.state) for one in added] == [(2, 5, "pending"), (3, 6, "pending")]
+        assert store.sweep(submitted.sweep).trials == 4
+        assert store.grow(submitted.sweep, [], (), {(0, 1): ("failed", "no metric")}) == []
+        assert store.proposals(submitted.sweep) == [made[0], replace(made[1], state="failed", error="no metric")]
+        [lease] = [store.claim(submitted.sweep, [added[0].trial], WORKER, 60)]
+        assert lease is not None
+        assert store.ended([one.trial for one in added]) == {}
+        store.accept(lease.attempt, WORKER, [result(added[0].trial, 0.75)])
+        assert store.ended([one.trial for one in added]) == {added[0].trial: {"recall": 0.75}}
+        listed = store.sweep_trials(submitted.sweep)
+        assert [one.position for one in listed] == [0, 1, 2, 3]
+        assert [one.metrics for one in listed] == [None, None, {"recall": 0.75}, None]
+        assert store.sweep_trials(submitted.sweep, [added[1].trial]) == [listed[3]]
+
+    def test_a_decision_is_taken_once(self, store: Store) -> None:
+        """The second process that comes to it adds nothing, neither the proposal nor its trials."""
+        submitted = store.submit(new_sweep(), asked(1, 1))
+        made = [ProposalRow(0, 0, 0, {}, {}, "cell-9")]
+        store.grow(submitted.sweep, [(cell("cell-9"), 0, "cell-9:0")], made)
+        try:
+            store.grow(submitted.sweep, [(cell("cell-9"), 1, "cell-9:1")], made)
+        except GrownElsewhereError:
+            refused = True
+        else:
+            refused = False
+        assert refused
+        assert store.sweep(submitted.sweep).trials == 2
+
+    def test_a_sweep_that_ended_does_not_grow(self, store: Store) -> None:
+        """A cancelled one has no trials that wait."""
+        submitted = store.submit(new_sweep(), asked(1, 1))
+        store.set_sweep_state(submitted.sweep, SweepState.CANCELLED)
+        assert store.grow(submitted.sweep, [(cell("cell-9"), 0, "cell-9:0")]) == []
+        assert store.sweep(submitted.sweep).trials == 1
 
     def test_without_cache_a_new_generation_is_computed_and_history_stays(self, store: Store) -> None:
         """Both generations have their own results."""

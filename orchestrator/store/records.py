@@ -7,6 +7,7 @@ from typing import Any
 
 from orchestrator.code_snapshot import CodeSnapshot
 from tasks.devices import AskedDevice
+from tasks.search import ProposalState
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,10 @@ class CellRow:
 class CellCost:
     """What finished trials of a cell took on workers of one device class.
 
-    attempts            batches that they ran in
-    wall_seconds        of a trial, mean; own_seconds: the part that is no share of streams read together, None: unknown
-    peak_memory_bytes   largest
+    attempts             batches that they ran in
+    wall_seconds         of a trial, mean; own_seconds: the part that is no share of streams read together, None: unknown
+    peak_memory_bytes    largest; device_memory_bytes: the same of a device's own memory
+    result_bytes         that a result's metrics and series take as JSON, mean
     """
 
     cell: CellRow
@@ -62,6 +64,8 @@ class CellCost:
     wall_seconds: float
     own_seconds: float | None
     peak_memory_bytes: int | None
+    device_memory_bytes: int | None = None
+    result_bytes: float | None = None
 
 
 @dataclass(frozen=True)
@@ -108,6 +112,40 @@ class WaitingCell:
     first: int
     last: int
     trials: int
+
+
+@dataclass(frozen=True)
+class SweepTrial:
+    """A trial that a sweep asks for: its place, row, cell's row, seed, state, and what came back when it is done."""
+
+    position: int
+    trial: int
+    cell: int
+    seed: int
+    state: str
+    metrics: dict[str, float] | None = None
+
+
+@dataclass(frozen=True)
+class ProposalRow:
+    """A proposal of a study (numbered within its sweep), as stored.
+
+    batch       proposals of one batch were made together
+    attributes  what the sampler must have at hand to go on
+    cell        its digest; None where the params make no config, see `error`
+    same_as     the number of an earlier proposal with the same cell
+    """
+
+    study: int
+    number: int
+    batch: int
+    params: dict[str, Any]
+    attributes: dict[str, Any]
+    cell: str | None
+    same_as: int | None = None
+    enqueued: bool = False
+    state: ProposalState = "open"
+    error: str | None = None
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """The tables. The database is the only truth: Ray, MLflow, files and screens follow from it and can be rebuilt.
 
 A trial is one row for a (key, generation), whoever asked for it; `sweep_trials` says which sweeps did. An attempt is
-one execution of a batch under a lease; its id is the fencing token. Times are seconds since the epoch, UTC, except
+one execution of a batch under a lease; its id is the fencing token. A proposal is what a study wants to know of a cell;
+its trials are the sweep's of that cell. Times are seconds since the epoch, UTC, except
 `leased_until`, which is on the lease clock named beside it.
 """
 
@@ -137,6 +138,23 @@ sweep_trials = Table(
     Column("position", Integer, primary_key=True),
     Column("trial", ForeignKey("trials.id"), nullable=False, index=True),
     Column("reused", Boolean, nullable=False),
+)
+
+proposals = Table(
+    "proposals",
+    metadata,
+    Column("sweep", ForeignKey("sweeps.id"), primary_key=True),
+    Column("study", Integer, primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("batch", Integer, nullable=False),
+    Column("params", JSON, nullable=False),
+    Column("attributes", JSON, nullable=False),
+    Column("cell", ForeignKey("cells.id")),
+    Column("same_as", Integer),
+    Column("enqueued", Boolean, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("error", Text),
+    _one_of("state", ["open", "complete", "stopped", "failed"], "state"),
 )
 
 hardware = Table(

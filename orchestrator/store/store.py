@@ -4,6 +4,7 @@ Contract (held by tests on every backend):
 - `submit` links a sweep to one trial row a key: a finished or pending row of the same key is shared, never doubled.
 - `claim` leases pending trials to one attempt; a trial is leased to at most one attempt at a time.
 - `accept` takes an attempt's results once, only while it holds its lease; late or repeated ones change nothing.
+- `grow` adds what follows from results once, whoever comes to decide it.
 - `lose` and `expire` give a dead attempt's trials back, or fail them when their retries are spent.
 - An outcome and the notice that the tracker must hear of it are written in the same transaction.
 """
@@ -15,13 +16,14 @@ from sqlalchemy import Engine
 from orchestrator.store.controlling import Controlling
 from orchestrator.store.engine import ensure_schema, open_engine
 from orchestrator.store.executing import Executing
+from orchestrator.store.growing import Growing
 from orchestrator.store.notifying import Notifying
 from orchestrator.store.reporting import Reporting
 from orchestrator.store.rostering import Rostering
 from orchestrator.store.submitting import Submitting
 
 
-class Store(Submitting, Controlling, Executing, Reporting, Rostering, Notifying):
+class Store(Submitting, Growing, Controlling, Executing, Reporting, Rostering, Notifying):
     """One database. Methods open their own connections; a store may be used from several threads and processes."""
 
     def __init__(self, engine: Engine) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any
@@ -16,7 +17,7 @@ from orchestrator.store.base import StorePart, count_states, insert_new, notify_
 from orchestrator.store.chunks import chunks
 from orchestrator.store.engine import reading
 from orchestrator.store.explaining import save_fingerprints
-from orchestrator.store.records import CellRow, NewSweep, Submitted
+from orchestrator.store.records import CellRow, NewSweep, Submitted, SweepTrial
 from orchestrator.store.rules import SweepChange, sweeps_that_may
 from orchestrator.store.states import SweepState, TrialState
 
@@ -43,7 +44,7 @@ class Submitting(StorePart):
             connection.execute(insert_new(connection, schema.code).values(asdict(sweep.code)))
             connection.execute(insert(schema.sweeps), row)
             save_fingerprints(connection, code)
-            submitted = _add_trials(connection, identity, 0, trials, sweep.use_cache)
+            submitted = _submitted(identity, add_trials(connection, identity, 0, trials, sweep.use_cache))
             notify_sweep(connection, identity)
         return submitted
 
@@ -51,11 +52,9 @@ class Submitting(StorePart):
         self, sweep: str, changes: dict[str, Any], trials: Iterable[TrialAsked], code: CodeHashes = NO_CODE
     ) -> Submitted:
         """Add `trials` to a sweep that nobody runs, set `changes` of its row, and queue it; the trials added."""
-        links = schema.sweep_trials.c
         with self.engine.begin() as connection:
-            last = connection.execute(select(func.max(links.position)).where(links.sweep == sweep)).scalar_one()
             save_fingerprints(connection, code)
-            added = _add_trials(connection, sweep, last + 1, trials, use_cache=True)
+            added = _submitted(sweep, add_trials(connection, sweep, next_position(connection, sweep), trials, True))
             connection.execute(update(schema.sweeps).where(schema.sweeps.c.id == sweep).values(**changes))
             _queue_again(connection, sweep)
         return added
@@ -114,23 +113,38 @@ class Submitting(StorePart):
         return [(known[cell], seed, key) for cell, seed, key in rows]
 
 
-def _add_trials(
+def next_position(connection: Connection, sweep: str) -> int:
+    """The position of the next trial that is added to `sweep`."""
+    links = schema.sweep_trials.c
+    last = connection.execute(select(func.max(links.position)).where(links.sweep == sweep)).scalar_one()
+    return 0 if last is None else int(last) + 1
+
+
+def add_trials(
     connection: Connection, sweep: str, offset: int, trials: Iterable[TrialAsked], use_cache: bool
-) -> Submitted:
+) -> Iterator[SweepTrial]:
+    """Link `trials` to `sweep` from position `offset` on; each as it is linked. They are added once all were taken."""
     cells: dict[str, int] = {}
     total = reused = 0
     for chunk in chunks(trials):
         _store_cells(connection, {cell.digest: cell for cell, _, _ in chunk}, cells)
-        rows = [(cells[cell.digest], seed, key) for cell, seed, key in chunk]
-        reused += _link(connection, sweep, offset + total, rows, use_cache)
-        total += len(rows)
+        linked = _link(
+            connection, sweep, offset + total, [(cells[cell.digest], seed, key) for cell, seed, key in chunk], use_cache
+        )
+        total += len(linked)
+        reused += sum(one.state == TrialState.DONE for one in linked)
+        yield from linked
     columns = schema.sweeps.c
     connection.execute(
         update(schema.sweeps)
         .where(columns.id == sweep)
         .values(trials=columns.trials + total, reused=columns.reused + reused)
     )
-    return Submitted(sweep, total, reused)
+
+
+def _submitted(sweep: str, linked: Iterable[SweepTrial]) -> Submitted:
+    done = Counter(one.state == TrialState.DONE for one in linked)
+    return Submitted(sweep, done.total(), done[True])
 
 
 def _store_cells(connection: Connection, chunk: dict[str, CellRow], known: dict[str, int]) -> None:
@@ -143,23 +157,24 @@ def _store_cells(connection: Connection, chunk: dict[str, CellRow], known: dict[
     known.update((digest, identity) for digest, identity in rows)
 
 
-def _link(connection: Connection, sweep: str, offset: int, rows: list[tuple[int, int, str]], use_cache: bool) -> int:
-    """Link `rows` (cell, seed, key) to `sweep` from position `offset` on; the number that were done already."""
+def _link(
+    connection: Connection, sweep: str, offset: int, rows: list[tuple[int, int, str]], use_cache: bool
+) -> list[SweepTrial]:
+    """Link `rows` (cell, seed, key) to `sweep` from position `offset` on."""
     found = _open_generations(connection, rows, use_cache)
+    linked = [
+        SweepTrial(offset + index, found[key].trial, cell, seed, found[key].state)
+        for index, (cell, seed, key) in enumerate(rows)
+    ]
     links = [
-        {
-            "sweep": sweep,
-            "position": offset + index,
-            "trial": found[key].trial,
-            "reused": found[key].state == TrialState.DONE,
-        }
-        for index, (_, _, key) in enumerate(rows)
+        {"sweep": sweep, "position": one.position, "trial": one.trial, "reused": one.state == TrialState.DONE}
+        for one in linked
     ]
     connection.execute(insert(schema.sweep_trials), links)
     done = [{"sweep": sweep, "trial": link["trial"], "reused": True} for link in links if link["reused"]]
     if done:
         connection.execute(insert(schema.outbox), done)
-    return len(done)
+    return linked
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,121 @@
+"""Sweeps that grow while they run: trials and proposals that follow from results, each decision in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+
+from sqlalchemy import Connection, Select, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from orchestrator.errors import StoreError
+from orchestrator.store import schema
+from orchestrator.store.base import StorePart
+from orchestrator.store.chunks import chunks
+from orchestrator.store.engine import reading
+from orchestrator.store.records import ProposalRow, SweepTrial
+from orchestrator.store.states import ENDED, TrialState
+from orchestrator.store.submitting import TrialAsked, add_trials, next_position
+from tasks.search import ProposalState
+
+Verdicts = Mapping[tuple[int, int], tuple[ProposalState, str | None]]
+"""What became of proposals: {(study, number): (state, error)}."""
+
+
+class GrownElsewhereError(StoreError):
+    """Another process took the same decision first."""
+
+
+class Growing(StorePart):
+    """The part of the store that takes what follows from results."""
+
+    def grow(
+        self,
+        sweep: str,
+        trials: Iterable[TrialAsked],
+        proposals: Sequence[ProposalRow] = (),
+        verdicts: Verdicts | None = None,
+    ) -> list[SweepTrial]:
+        """Add `trials` and `proposals` to `sweep` and note `verdicts` on earlier ones; the trials as they are linked.
+
+        Nothing is added to a sweep that has ended. Raises GrownElsewhereError where one of the proposals is there.
+        """
+        try:
+            with self.engine.begin() as connection:
+                columns = schema.sweeps.c
+                state, use_cache = connection.execute(
+                    select(columns.state, columns.use_cache).where(columns.id == sweep)
+                ).one()
+                if state in ENDED:
+                    return []
+                added = list(add_trials(connection, sweep, next_position(connection, sweep), trials, use_cache))
+                _propose(connection, sweep, proposals)
+                _judge(connection, sweep, verdicts or {})
+                return added
+        except IntegrityError as error:
+            raise GrownElsewhereError(f"sweep {sweep}: another process is making its proposals") from error
+
+    def sweep_trials(self, sweep: str, trials: Iterable[int] | None = None) -> list[SweepTrial]:
+        """The sweep's trials in plan order with their metrics, or those of `trials` (rows)."""
+        links, rows, results = schema.sweep_trials.c, schema.trials.c, schema.results.c
+        query = (
+            select(links.position, rows.id, rows.cell, rows.seed, rows.state, results.metrics)
+            .join(schema.trials, rows.id == links.trial)
+            .outerjoin(schema.results, results.trial == rows.id)
+            .where(links.sweep == sweep)
+            .order_by(links.position)
+        )
+        parts: list[Select[tuple[int, int, int, int, str, dict[str, float]]]] = (
+            [query] if trials is None else [query.where(rows.id.in_(chunk)) for chunk in chunks(trials)]
+        )
+        with reading(self.engine) as connection:
+            return [SweepTrial(*row) for part in parts for row in connection.execute(part)]
+
+    def ended(self, trials: Iterable[int]) -> dict[int, dict[str, float] | None]:
+        """Those of `trials` (rows) that have ended, with their metrics; None where they failed."""
+        rows, results = schema.trials.c, schema.results.c
+        query = (
+            select(rows.id, results.metrics)
+            .outerjoin(schema.results, results.trial == rows.id)
+            .where(rows.state.in_((TrialState.DONE, TrialState.FAILED, TrialState.CANCELLED)))
+        )
+        with reading(self.engine) as connection:
+            return {
+                trial: metrics
+                for chunk in chunks(trials)
+                for trial, metrics in connection.execute(query.where(rows.id.in_(chunk)))
+            }
+
+    def proposals(self, sweep: str) -> list[ProposalRow]:
+        """The sweep's proposals, study by study in the order in which they were made."""
+        columns = schema.proposals.c
+        query = (
+            select(
+                columns.study, columns.number, columns.batch, columns.params, columns.attributes,
+                schema.cells.c.digest, columns.same_as, columns.enqueued, columns.state, columns.error,
+            )
+            .outerjoin(schema.cells, schema.cells.c.id == columns.cell)
+            .where(columns.sweep == sweep)
+            .order_by(columns.study, columns.number)
+        )  # fmt: skip
+        with reading(self.engine) as connection:
+            return [ProposalRow(*row) for row in connection.execute(query)]
+
+
+def _propose(connection: Connection, sweep: str, proposals: Sequence[ProposalRow]) -> None:
+    cells = schema.cells.c
+    for chunk in chunks(proposals):
+        digests = {one.cell for one in chunk if one.cell is not None}
+        ids = dict(connection.execute(select(cells.digest, cells.id).where(cells.digest.in_(digests))).all())
+        rows = [{**asdict(one), "sweep": sweep, "cell": None if one.cell is None else ids[one.cell]} for one in chunk]
+        connection.execute(insert(schema.proposals), rows)
+
+
+def _judge(connection: Connection, sweep: str, verdicts: Verdicts) -> None:
+    columns = schema.proposals.c
+    for (study, number), (state, error) in verdicts.items():
+        connection.execute(
+            update(schema.proposals)
+            .where(columns.sweep == sweep, columns.study == study, columns.number == number)
+            .values(state=state, error=error)
+        )
