@@ -59,8 +59,7 @@ class Choices(_Strict):
 
     @model_validator(mode="after")
     def _distinct(self) -> Choices:
-        seen = [(type(value) is bool, value) for value in self.choices]
-        if len(set(seen)) < len(seen):
+        if len(set(self.choices)) < len(self.choices):  # to Optuna, as to Python, true is 1
             raise ValueError("`choices` has a value twice; each must be there once")
         return self
 
@@ -137,9 +136,18 @@ class Parameter:
             return list(self.choices)
         if self.kind == "float" and self.step is None:
             return None
-        step = self.step or 1
-        count = math.floor((self.high - self.low) / step + 1e-9) + 1
-        return [self.number(self.low + index * step) for index in range(count)]
+        count = math.floor((self.high - self.low) / (self.step or 1) + 1e-9) + 1
+        return [self._at(index) for index in range(count)]
+
+    def nearest(self, value: float) -> float | int:
+        """The number that it can take nearest to `value`, which lies in its range."""
+        return self.number(value) if self.step is None else self._at(round((value - self.low) / self.step))
+
+    def _at(self, index: int) -> float | int:
+        """The number `index` steps above the lowest."""
+        value = self.low + index * (self.step or 1)
+        # -0.3 + 3 * 0.1 is -5.6e-17, which rounding to significant digits would keep.
+        return self.number(0.0 if abs(value) < 1e-12 * max(abs(self.low), abs(self.high)) else value)
 
 
 def parameters_of(
