@@ -16,7 +16,7 @@ from orchestrator.outlook import Outlook, Span
 from orchestrator.spec.spec import Policy
 from orchestrator.store.records import Accepted, Counts, Lease, Pending, SweepRow
 from orchestrator.store.store import Store
-from orchestrator.waiting import Classes, WaitingBatches
+from orchestrator.waiting import WaitingBatches
 from tasks.devices import classes_for
 from tasks.kind import KINDS
 from workers.batch import BatchReport, BatchTask, load_mechanism
@@ -63,9 +63,9 @@ class Job:
         )
         self._store = store
         self._cells = store.cells(sweep.id)
-        self._able: dict[int, Classes] = {}
+        self._demands: dict[int, Demand] = {}
         self._outlook = Outlook(store, {}, ())
-        self._waiting = WaitingBatches(self._rest, self._classes)
+        self._waiting = WaitingBatches(self._rest, self._demand)
 
     @property
     def rank(self) -> tuple[int, float, str]:
@@ -80,32 +80,31 @@ class Job:
     @property
     def demands(self) -> AbstractSet[Demand]:
         """What the sweep's cells need: one of each of these."""
-        return {self._demand(self._classes(cell)) for cell in self._cells}
+        return {self._demand(cell) for cell in self._cells}
 
     def demands_left(self, *, read: bool) -> AbstractSet[Demand]:
         """What waiting trials need that workers could not be handed; all demands if no worker has `read` any."""
-        return {self._demand(classes) for classes in self._waiting.set_aside} if read else self.demands
+        return self._waiting.set_aside if read else self.demands
 
-    def _demand(self, classes: Classes) -> Demand:
-        model = self.policy.accelerator
-        return frozenset(Want(device, None if device == "cpu" else model) for device in classes)
-
-    def _classes(self, cell: int) -> Classes:
-        """Device classes that can run the trials of a cell (a row)."""
-        if cell not in self._able:
-            row = self._cells[cell]
-            mechanism = load_mechanism(row.mechanism)
-            self._able[cell] = (
-                classes_for("any", self.sweep.kind, mechanism, row.dtype)
+    def _demand(self, cell: int) -> Demand:
+        """Workers of which one can run the trials of a cell (a row). Times are measured on the machine of their key."""
+        if cell not in self._demands:
+            row, model = self._cells[cell], self.policy.accelerator
+            classes: AbstractSet[DeviceClass] = (
+                classes_for("any", self.sweep.kind, load_mechanism(row.mechanism), row.dtype)
                 if row.device == "any"
-                else frozenset({row.device})
+                else {row.device}
             )
-        return self._able[cell]
+            self._demands[cell] = frozenset(
+                Want(device, None if device == "cpu" else model, row.machine) for device in classes
+            )
+        return self._demands[cell]
 
     def next_batch(self, worker: WorkerCard) -> Batch | None:
         """The next batch to hand to `worker`; None when there is none for it right now."""
-        right = Want(worker.device, self.policy.accelerator).met_by([Want(worker.device, worker.accelerator)])
-        return None if self.closed or self.spent or not right else self._waiting.next(worker.device)
+        if self.closed or self.spent:
+            return None
+        return self._waiting.next(Want(worker.device, worker.accelerator, worker.machine))
 
     def hasten(self, batch: Batch, trials: set[int]) -> None:
         """Hand out those of `batch`'s trials that are in `trials` before everything else."""

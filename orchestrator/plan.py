@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import chain
@@ -40,10 +40,13 @@ class Plan:
 
     Trials come in an order that lets workers share streams: workload by workload, seed by seed, then every mechanism.
     Mechanisms that are trained come last, each with all of its seeds, which train together.
+
+    machine_of: the machine on which times are measured on a device class, where they are: see `orchestrator.machines`
     """
 
-    def __init__(self, spec: Spec) -> None:
+    def __init__(self, spec: Spec, machine_of: Callable[[str], str] = this_machine) -> None:
         self.spec = spec
+        self.machine_of = machine_of
 
     @cached_property
     def groups(self) -> tuple[StreamGroup, ...]:
@@ -68,7 +71,7 @@ class Plan:
     ) -> StreamGroup:
         episodes = self.spec.episodes or WORKLOADS.implementation(workload.name).default_episodes
         shared: dict[str, object] = {"workload": workload.identity(), "episodes": episodes, "dtype": self.spec.dtype}
-        shared |= {"device": device, "machine": this_machine(device) if self.kind.measures_time else None}
+        shared |= {"device": device, "machine": self.machine_of(device) if self.kind.measures_time else None}
         cells = tuple(
             cell_row(self.spec.kind, shared, identity, self._fingerprint(workload.name, config.name, device))
             for config, identity in mechanisms

@@ -9,7 +9,7 @@ from models.devices.device import DEVICE_CLASSES, DeviceClass
 from models.stream import KEY_BYTES
 from orchestrator.batching import stream_tokens
 from orchestrator.errors import RequestError
-from orchestrator.fleet import Demand, Want, cluster_nodes, is_read_directly, local_node, unmet
+from orchestrator.fleet import Demand, Want, check_cluster, cluster_nodes, is_read_directly, local_node, unmet
 from orchestrator.plan import Plan
 from orchestrator.settings import Settings
 from tasks.devices import hindrance
@@ -19,13 +19,21 @@ TRACKING_SCHEMES = ("sqlite", "postgresql", "http", "https")
 
 
 def check_before_submitting(plan: Plan, settings: Settings) -> None:
-    """Raise RequestError if `plan` cannot run under `settings`. A plan that may wait for workers may lack them now."""
+    """Raise RequestError if `plan` cannot run under `settings`, ExecutorError if no cluster answers that they name.
+
+    A plan that may wait for workers may lack them now, unless it measures times: each belongs to a machine.
+    """
     check_tracking(settings)
     if settings.ray_address is None:
         _check_streams(plan)
     _check_mechanisms(plan)
+    if settings.ray_address is not None:
+        check_cluster(settings.ray_address)
     if not plan.spec.policy.wait:
         _check_fleet(plan, settings)
+    if plan.kind.measures_time:
+        for device in plan.devices:
+            plan.machine_of(device)
 
 
 def _check_mechanisms(plan: Plan) -> None:
@@ -58,7 +66,7 @@ def _check_fleet(plan: Plan, settings: Settings) -> None:
         offer = this_machine_offers()
         why = unmet(demands, [local_node(offer)], unusable=offer.unusable)
     elif not is_read_directly(settings.ray_address):
-        return  # a client's address, or `auto`: the executor finds out when it joins
+        return  # a client's address: the executor finds out when it joins
     else:
         why = unmet(demands, cluster_nodes(settings.ray_address))
     if why is not None:

@@ -11,6 +11,7 @@ from orchestrator.plan import Plan, TrialAsked, code_fingerprint
 from orchestrator.spec import canonical, read_spec
 from orchestrator.store.records import CellRow, SweepRow
 from orchestrator.store.store import Store
+from workers.hardware import this_machine
 
 Meaning = tuple[str, int]
 """A trial without the code that computes it: (cell, seed)."""
@@ -27,7 +28,8 @@ def follow_edits(store: Store, sweep: SweepRow) -> int:
     spec = read_spec(Path(sweep.spec_path), tuple(sweep.spec["overrides"]))
     if spec.text == sweep.spec_text:
         return 0
-    plan = Plan(spec)
+    machines = {str(cell.device): cell.machine for cell in store.cells(sweep.id).values()}
+    plan = Plan(spec, lambda device: machines.get(device) or this_machine(device))
     if spec.name != sweep.name:
         raise RequestError(
             f"{sweep.spec_path} now describes another sweep, `{spec.name}` instead of `{sweep.name}`: "

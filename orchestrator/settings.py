@@ -15,7 +15,7 @@ class Settings:
     home          folder for everything embedded: SLOTSWEEP_HOME, or .slotsweep in the working directory
     database_url  SLOTSWEEP_DATABASE_URL, or a SQLite file in `home`
     tracking_uri  SLOTSWEEP_TRACKING_URI, or an MLflow SQLite store in `home`
-    ray_address   RAY_ADDRESS: a running cluster; None starts a local one
+    ray_address   RAY_ADDRESS: a running cluster; None, as Ray's word `local`, starts one on this machine
     """
 
     home: Path
@@ -26,12 +26,13 @@ class Settings:
     @classmethod
     def read(cls, environment: Mapping[str, str] = os.environ) -> Settings:
         """Settings as the environment gives them."""
+        address = environment.get("RAY_ADDRESS")
         home = Path(environment.get("SLOTSWEEP_HOME") or ".slotsweep").absolute()
         return cls(
             home=home,
             database_url=environment.get("SLOTSWEEP_DATABASE_URL") or f"sqlite:///{home / 'slotsweep.db'}",
             tracking_uri=environment.get("SLOTSWEEP_TRACKING_URI") or f"sqlite:///{home / 'mlflow.db'}",
-            ray_address=environment.get("RAY_ADDRESS") or None,
+            ray_address=address if address and address != "local" else None,
         )
 
     @property

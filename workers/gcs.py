@@ -9,6 +9,7 @@ import json
 import os
 import socket
 import time
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,6 +22,9 @@ HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, SETTINGS_F
 """What an HTTP/2 client says first: its preface, and settings without a change (RFC 9113, 3.4 and 6.5)."""
 
 VERSIONS_KEY, NAMESPACE = b"versions", b"slotsweep"
+MACHINE_PREFIX = "machine:"
+"""Begins the keys under which the kinds of machines are kept: `machine:NODE:DEVICE`."""
+
 RAY_KEY, RAY_NAMESPACE = b"CLUSTER_METADATA", b"cluster"
 
 PREEMPTED = "preempted"
@@ -88,10 +92,13 @@ def speaks_http2(connection: socket.socket) -> bool:
 
 
 class Cluster:
-    """The records of the cluster whose head is at `address` (host:port). Raises ClusterError if it cannot be read."""
+    """The records of the cluster whose head is at `address` (host:port, or `auto`: one that runs on this machine).
+
+    Raises ClusterError if it cannot be read.
+    """
 
     def __init__(self, address: str) -> None:
-        self.address = address
+        self.address = address = running_here() if address == "auto" else address
         self.host, self.port = split_address(address)
         self.own_ip = reach(self.host, self.port)
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -127,6 +134,17 @@ class Cluster:
         value: bytes | None = self._client.internal_kv_get(key, namespace, timeout=ANSWER_SECONDS)
         return value
 
+    def machines(self) -> dict[str, dict[str, str]]:
+        """What was told of the nodes' kinds of machine (`workers.hardware.machine_id`): by node and device class."""
+        keys = self._client.internal_kv_keys(MACHINE_PREFIX.encode(), NAMESPACE, timeout=ANSWER_SECONDS)
+        told = self._client.internal_kv_multi_get(keys, NAMESPACE, timeout=ANSWER_SECONDS) if keys else {}
+        return machines_told(told)
+
+    def tell_machine(self, node: str, device: str, machine: str) -> None:
+        """Keep with the cluster what kind of machine `node` (an id) is to workers of a device class."""
+        key = machine_key(node, device)
+        self._client.internal_kv_put(key, machine.encode(), True, NAMESPACE, timeout=ANSWER_SECONDS)
+
     def nodes(self) -> list[dict[str, Any]]:
         """Ray's records of all nodes, those that are gone included; as `ray.nodes`."""
         return list(self._state.node_table())
@@ -143,6 +161,36 @@ class Cluster:
             node, autoscaler_pb2.DRAIN_NODE_REASON_PREEMPTION, why, int(1000 * (time.time() + seconds))
         )
         return bool(accepted)
+
+
+def machine_key(node: str, device: str) -> bytes:
+    """Where the kind of machine is kept that `node` (an id) is to workers of `device`."""
+    return f"{MACHINE_PREFIX}{node}:{device}".encode()
+
+
+def machines_told(told: Mapping[bytes, bytes]) -> dict[str, dict[str, str]]:
+    """Kinds of machines by node and device class, from what is kept under their keys."""
+    machines: dict[str, dict[str, str]] = {}
+    for key, machine in told.items():
+        _, node, device = key.decode().split(":")
+        machines.setdefault(node, {})[device] = machine.decode()
+    return machines
+
+
+def running_here() -> str:
+    """Address (host:port) of the cluster that runs on this machine, as Ray finds it. Raises ClusterError."""
+    from ray._private.services import canonicalize_bootstrap_address
+
+    try:
+        found = canonicalize_bootstrap_address("auto")
+    except ConnectionError:
+        found = None
+    if found is None:
+        raise ClusterError(
+            "`auto` names the Ray cluster that runs on this machine, and there is none: start one (`ray start --head`) "
+            "or give the head's HOST:PORT"
+        )
+    return str(found)
 
 
 def token_refused(address: str) -> str:

@@ -11,7 +11,7 @@ from models.devices.device import DeviceClass
 from models.plugins import load_plugin
 from workers.agreement import probe
 from workers.batch import BatchReport, BatchTask, load_mechanism, run_batch
-from workers.hardware import hardware_id, read_hardware
+from workers.hardware import hardware_id, read_hardware, this_machine
 from workers.threads import pin_threads
 from workers.warmup import compile_kernels, load_data, warm_device
 
@@ -31,6 +31,7 @@ class WorkerCard:
     """Who a worker is: its id, device class and process, and its machine's flat hardware record under `hardware`.
 
     accelerator: the model of GPU that it was placed on; None on a CPU
+    machine: what kind of machine it measures times on, as `workers.hardware.this_machine` tells it
     agreement: what `workers.agreement` found, as plain data; None if it was not asked
     """
 
@@ -40,6 +41,7 @@ class WorkerCard:
     hardware: str
     record: dict[str, Any]
     accelerator: str | None = None
+    machine: str | None = None
     agreement: dict[str, Any] | None = None
 
 
@@ -75,6 +77,7 @@ class WorkerHost:
             hardware=hardware_id(record),
             record=record,
             accelerator=accelerator,
+            machine=this_machine(device),
             agreement=agreement.as_json(),
         )
 

@@ -47,6 +47,8 @@ def run(
     from orchestrator.settings import Settings
 
     settings = Settings.read()
+    if executor == "inline":
+        settings = replace(settings, ray_address=None)  # this machine is the fleet
     store, sweeps = _sweeps_to_run(settings, what, overrides or [], no_cache, wait)
     for sweep in map(store.sweep, sweeps):
         say(f"sweep {sweep.id} ({sweep.name}): {sweep.trials} trials, {sweep.reused} of {sweep.trials} reused")
@@ -98,12 +100,19 @@ def _whose_data_are_here(plans: dict[str, Plan]) -> dict[str, Plan]:
 
 def _checked_plans(settings: Any, what: str, overrides: list[str], wait: float | None) -> dict[str, Plan]:
     """The plans of the spec or suite that `what` names, none of which is refused."""
+    from orchestrator.machines import measuring_machine
     from orchestrator.plan import Plan
     from orchestrator.preflight import check_before_submitting
     from orchestrator.requests import load_specs
 
     specs = load_specs(what, overrides)
-    plans = {name: Plan(replace(spec, policy=replace(spec.policy, wait=wait or 0.0))) for name, spec in specs.items()}
+    plans = {
+        name: Plan(
+            replace(spec, policy=replace(spec.policy, wait=wait or 0.0)),
+            measuring_machine(settings, spec.policy.accelerator),
+        )
+        for name, spec in specs.items()
+    }
     for plan in plans.values():
         check_before_submitting(plan, settings)
     return plans

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from orchestrator.errors import PreparationError
 from orchestrator.executors.base import Event, Finished, Lost, Refused, Shortage
-from orchestrator.fleet import Demand, Want, local_node, unmet
+from orchestrator.fleet import Demand, Node, Want, local_node, unmet
 from orchestrator.kernel_cache import use_kernel_cache
 from workers.batch import BatchTask
-from workers.devices import this_machine_offers
+from workers.devices import Offer, this_machine_offers
+from workers.hardware import this_machine
 from workers.host import Preparation, WorkerCard, WorkerHost
 
 
@@ -31,7 +32,7 @@ class InlineExecutor:
 
     def start(self, wants: AbstractSet[Want], given_up: Callable[[], bool]) -> Sequence[WorkerCard]:
         use_kernel_cache(self._kernels)
-        node = local_node(this_machine_offers())
+        node = self._node(this_machine_offers())
         cards = []
         self._refusals.clear()
         for device in dict.fromkeys(want.device for want in wants if node.meets(want)):
@@ -53,12 +54,16 @@ class InlineExecutor:
         """The machine is what it is."""
 
     def shortage(self, demands: AbstractSet[Demand]) -> Shortage | None:
-        there = [Want(host.card.device, host.card.accelerator) for host in self._hosts.values()]
+        cards = [host.card for host in self._hosts.values()]
+        there = [Want(card.device, card.accelerator, card.machine) for card in cards]
         if all(any(want.met_by(there) for want in demand) for demand in demands):
             return None
         offer = this_machine_offers()
-        why = unmet(demands, [local_node(offer)], unusable=offer.unusable)
+        why = unmet(demands, [self._node(offer)], unusable=offer.unusable)
         return Shortage(why or "this process is no worker any more", absent=True)
+
+    def _node(self, offer: Offer) -> Node:
+        return local_node(offer, {device: this_machine(device) for device in offer.devices})
 
     def rivals(self, worker: str) -> AbstractSet[str]:
         return self._hosts.keys() - {worker}

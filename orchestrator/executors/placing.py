@@ -30,11 +30,6 @@ class Place:
     accelerator: str | None = None
     number: int = 0
 
-    @property
-    def want(self) -> Want:
-        """What its worker is for."""
-        return Want(self.device, self.accelerator)
-
     def resources(self, node: Node) -> dict[str, float]:
         """Custom resources that the worker takes."""
         if self.device == "cpu":

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from models.devices.device import DeviceClass
@@ -17,12 +17,14 @@ from orchestrator.errors import ExecutorError
 from orchestrator.executors.base import Event, Finished, Joined, Leaving, Lost, Refused, Shortage
 from orchestrator.executors.placing import Place, places
 from orchestrator.executors.ray_preparing import Preparer
+from orchestrator.executors.ray_reserving import Reservations
 from orchestrator.executors.ray_session import (
     dead_local_processes,
     free_resources,
     ray_nodes,
     session_logs,
     start_ray,
+    tell_machine,
 )
 from orchestrator.executors.ray_worker import worker_class
 from orchestrator.fleet import Demand, Node, Want, unmet
@@ -46,15 +48,20 @@ ORDERLY = ("preempted", "terminated", "drained")
 class _Worker:
     actor: Any
     place: Place
-    pid: int
+    card: WorkerCard
+
+    @property
+    def want(self) -> Want:
+        """What it is for."""
+        return Want(self.card.device, self.card.accelerator, self.card.machine)
 
 
 class RayExecutor:
     """Starts (or joins) Ray while the kernels compile in a process beside it, then places workers on its nodes.
 
-    With `alone` there is one worker a node and device class, which takes all there is, and those of a node compute one
-    after another: nothing disturbs what they measure. `stand_ins` are the devices that compute in place of classes that
-    a cluster of fake nodes only pretends to have.
+    With `alone` each node is held whole, with one worker a device class, and those of a node compute one after another:
+    nothing disturbs what they measure, and nobody else's workers are placed there meanwhile. `stand_ins` are the
+    devices that compute in place of classes that a cluster of fake nodes only pretends to have.
     """
 
     name = "ray"
@@ -83,6 +90,8 @@ class RayExecutor:
         self._left: dict[str, Place] = {}
         self._events: list[Event] = []
         self._nodes: dict[str, Node] = {}
+        self._reservations = Reservations()
+        self._wants: AbstractSet[Want] = frozenset()
 
     # -- the fleet ---------------------------------------------------------------------------------------------------
 
@@ -94,7 +103,7 @@ class RayExecutor:
         import ray
 
         self._archive = ray.put(self._code.archive)
-        self._nodes = ray_nodes()
+        self._read_nodes()
         self._staff(wants)
         cards: list[WorkerCard] = []
         refusal = None
@@ -111,7 +120,7 @@ class RayExecutor:
     def grow(self, wants: AbstractSet[Want]) -> None:
         if dead_local_processes():  # `wait` tells
             return
-        self._nodes |= ray_nodes()
+        self._read_nodes()
         for worker, there in list(self._workers.items()):
             node = self._nodes[there.place.node]
             if node.gone is not None:
@@ -121,18 +130,33 @@ class RayExecutor:
                 self._events.append(Leaving(worker, f"node {node.name} is about to leave"))
         self._staff(wants)
 
+    def _read_nodes(self) -> None:
+        self._nodes |= ray_nodes(with_machines=self._alone)
+
     def shortage(self, demands: AbstractSet[Demand]) -> Shortage | None:
         nodes = list(self._nodes.values())
         if (why := unmet(demands, nodes)) is not None:
             if not self._settings.ray_address:
                 why = unmet(demands, nodes, unusable=this_machine_offers().unusable) or why
             return Shortage(why, absent=True)
-        there = {worker.place.want for worker in self._workers.values()}
-        there |= {place.want for _, place in self._starting.values()}
-        short = {str(want) for demand in demands if not any(one.met_by(there) for one in demand) for want in demand}
+        short = {want for demand in demands if not any(map(self._served, demand)) for want in demand}
         if not short:
             return None
-        return Shortage(f"every place on {' or '.join(sorted(short))} is taken by others", absent=False)
+        wanted = " or ".join(sorted(map(str, short)))
+        if not self._alone:
+            return Shortage(f"every place on {wanted} is taken by others", absent=False)
+        busy = [node.name for node in nodes if any(map(node.meets, short)) and not self._reservations.held(node.id)]
+        why = "others compute on each" if busy else "no worker could be started on any"
+        return Shortage(
+            f"times are measured on whole nodes, and {why} with {wanted}: {', '.join(busy or map(str, nodes))}",
+            absent=False,
+        )
+
+    def _served(self, want: Want) -> bool:
+        """Whether there is a worker for `want`, or one is starting that may be."""
+        starting = [place for _, place in self._starting.values() if place.device == want.device]
+        there = [worker.want for worker in self._workers.values()]
+        return want.met_by(there) or any(self._nodes[place.node].meets(want) for place in starting)
 
     def rivals(self, worker: str) -> AbstractSet[str]:
         if not self._alone:
@@ -142,12 +166,15 @@ class RayExecutor:
 
     def _staff(self, wants: AbstractSet[Want]) -> None:
         """Start workers in places that have none, as far as others have left room for them."""
+        self._wants = wants
         free = free_resources()
         for node in self._nodes.values():
-            room = dict(free.get(node.id, {"CPU": node.cpus, "cuda": node.cuda, "mps": node.mps}))
-            for place in places(node, wants, alone=self._alone):
-                if place in self._taken() or self._failures[place] >= MOST_STARTS:
-                    continue
+            room = dict(free.get(node.id, node.whole))
+            vacant = self._vacant(node)
+            if self._alone:
+                self._staff_whole(node, vacant, room)
+                continue
+            for place in vacant:
                 cpus = place.cpus if place.device == "cpu" else min(place.cpus, int(room.get("CPU", 0)))
                 needed = {"CPU": float(cpus), **place.resources(node)}
                 if any(room.get(name, 0.0) < amount - 1e-6 for name, amount in needed.items() if name in room):
@@ -157,6 +184,20 @@ class RayExecutor:
                 room.update({name: room[name] - amount for name, amount in needed.items() if name in room})
                 self._start_worker(place, cpus)
 
+    def _vacant(self, node: Node) -> list[Place]:
+        found = places(node, self._wants, alone=self._alone)
+        return [place for place in found if place not in self._taken() and self._failures[place] < MOST_STARTS]
+
+    def _staff_whole(self, node: Node, vacant: Sequence[Place], room: Mapping[str, float]) -> None:
+        """Start workers in the `vacant` places of a node that is held; give it back if it has no worker."""
+        if vacant and self._reservations.hold(node, room):
+            for place in vacant:
+                self._start_worker(place, place.cpus)
+        in_use = [worker.place for worker in self._workers.values()]
+        in_use += [place for _, place in self._starting.values()]
+        if not any(place.node == node.id for place in in_use):
+            self._reservations.release(node.id)
+
     def _taken(self) -> set[Place]:
         starting = {place for _, place in self._starting.values()}
         return {worker.place for worker in self._workers.values()} | starting | self._closed
@@ -164,7 +205,6 @@ class RayExecutor:
     def _start_worker(self, place: Place, cpus: int) -> Any:
         """Start a worker at `place`; the reference to its card."""
         import ray
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         node = self._nodes[place.node]
         options: dict[str, Any] = {"num_cpus": cpus, "max_restarts": 0, "max_task_retries": 0}
@@ -173,7 +213,7 @@ class RayExecutor:
         if place.device == "cuda" and node.gpus:  # Ray then shows the worker its own devices
             options["num_gpus"] = place.devices
         remote = ray.remote(**options)(worker_class())
-        actor = remote.options(scheduling_strategy=NodeAffinitySchedulingStrategy(place.node, soft=False)).remote(
+        actor = remote.options(scheduling_strategy=self._strategy(place.node)).remote(
             self._archive,
             self._code.digest,
             str(self._settings.home),
@@ -189,6 +229,11 @@ class RayExecutor:
         hello = actor.card.remote()
         self._starting[hello] = (actor, place)
         return hello
+
+    def _strategy(self, node: str) -> Any:
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        return self._reservations.strategy(node) if self._alone else NodeAffinitySchedulingStrategy(node, soft=False)
 
     def _greet(self, seconds: float) -> list[Event]:
         """Workers that are ready, and those that will never be, waiting up to `seconds` for the first."""
@@ -212,11 +257,24 @@ class RayExecutor:
                 self._start_worker(place, place.cpus)
                 return []
             return [Refused(f"a worker could not be started on {self._nodes[place.node].name}: {_short(error)}")]
-        self._workers[card.id] = _Worker(actor, place, card.pid)
+        found = _Worker(actor, place, card)
+        if self._alone:
+            self._learn_machine(place.node, card)
+            if not any(want.met_by([found.want]) for want in self._wants):  # its machine is another
+                ray.kill(actor, no_restart=True)
+                return []
+        self._workers[card.id] = found
         return [Joined(card)]
 
+    def _learn_machine(self, node: str, card: WorkerCard) -> None:
+        """Know what kind of machine a node is, by what a worker says that has started there."""
+        there = self._nodes[node]
+        if card.machine is not None and there.machines.get(card.device) != card.machine:
+            tell_machine(node, card.device, card.machine)
+            self._nodes[node] = replace(there, machines={**there.machines, card.device: card.machine})
+
     def _usable(self, node: str) -> bool:
-        self._nodes |= ray_nodes()
+        self._read_nodes()
         return self._nodes[node].usable
 
     # -- batches -----------------------------------------------------------------------------------------------------
@@ -266,7 +324,7 @@ class RayExecutor:
         end = self._end_of(there.place.node)
         if end in ORDERLY or worker in self._leaving:
             reason, message = "preempted", f"node {self._nodes[there.place.node].name} left: {end or 'told to go'}"
-        log = worker_log_tail(there.pid, session_logs())
+        log = worker_log_tail(there.card.pid, session_logs())
         return Lost(worker, self._drop(worker), message, reason, tuple(log))
 
     def _end_of(self, node: str) -> str | None:
@@ -275,7 +333,7 @@ class RayExecutor:
         while True:
             if self._nodes[node].gone is not None:
                 return self._nodes[node].gone
-            self._nodes |= ray_nodes()
+            self._read_nodes()
             if self._nodes[node].gone is None and time.monotonic() >= deadline:
                 return None
             time.sleep(0.1)
@@ -291,7 +349,7 @@ class RayExecutor:
 
     def kill(self, worker: str) -> Lost:
         there = self._workers.get(worker)
-        log = worker_log_tail(-1 if there is None else there.pid, session_logs())
+        log = worker_log_tail(-1 if there is None else there.card.pid, session_logs())
         return Lost(worker, self._end(worker), "killed", log=tuple(log))
 
     def dismiss(self, worker: str) -> tuple[int, ...]:
@@ -309,6 +367,8 @@ class RayExecutor:
     def replace(self, worker: str) -> WorkerCard | None:
         place = self._left.pop(worker)
         if dead_local_processes() or place in self._taken() or not self._usable(place.node):
+            return None
+        if self._alone and not self._reservations.held(place.node):
             return None
         import ray
 
@@ -337,6 +397,7 @@ class RayExecutor:
         self._closed.clear()
         self._leaving.clear()
         self._nodes.clear()
+        self._reservations.forget()
         if ray.is_initialized():
             ray.shutdown()
 

@@ -5,23 +5,19 @@ from __future__ import annotations
 import json
 import logging
 import os
-import socket
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from orchestrator.errors import ExecutorError
 from orchestrator.executors.ray_orphans import end_orphans_after_this_process
-from orchestrator.fleet import Node, nodes_of
+from orchestrator.fleet import Node, check_cluster, nodes_of
 from orchestrator.settings import Settings
 from workers.devices import this_machine_offers
-from workers.gcs import NAMESPACE, VERSIONS_KEY
+from workers.gcs import MACHINE_PREFIX, NAMESPACE, VERSIONS_KEY, machine_key, machines_told
 from workers.join import our_versions
 
 OBJECT_STORE_BYTES = 128 * 2**20
 """Batches and reports are small; a large store would only slow the start."""
-
-REACH_SECONDS = 5.0
 
 GCS_SECONDS = "5"
 """How long the processes of a local Ray look for its control process before they end. It never comes back: Ray's
@@ -38,10 +34,11 @@ def start_ray(settings: Settings) -> None:
 
     # That the cluster asks for a token is as it should be, and no news for whoever runs a sweep.
     logging.getLogger("ray._private.authentication.authentication_token_setup").setLevel(logging.ERROR)
+    if settings.ray_address:
+        check_cluster(settings.ray_address)
     common: dict[str, Any] = {"log_to_driver": False, "configure_logging": False, "namespace": "slotsweep"}
     try:
         if settings.ray_address:
-            _reach(settings.ray_address)
             ray.init(address=settings.ray_address, **common)
             _tell_versions()
         else:
@@ -67,20 +64,28 @@ def _tell_versions() -> None:
     _internal_kv_put(VERSIONS_KEY, json.dumps(our_versions()).encode(), overwrite=True, namespace=NAMESPACE)
 
 
-def _reach(address: str) -> None:
-    """Raise OSError if nothing listens at `address` (host:port, or a ray:// URL): Ray itself would wait for minutes."""
-    place = urlsplit(address if "://" in address else f"ray://{address}")
-    if place.hostname and place.port:
-        socket.create_connection((place.hostname, place.port), REACH_SECONDS).close()
-
-
-def ray_nodes() -> dict[str, Node]:
-    """The cluster's nodes by id, those that are gone included."""
+def ray_nodes(*, with_machines: bool = False) -> dict[str, Node]:
+    """The cluster's nodes by id, those that are gone included; with what is known of their machines, if asked for."""
     import ray
     from ray._private.state import state
 
     draining = {} if ray.util.client.ray.is_connected() else state.get_draining_nodes()
-    return {node.id: node for node in nodes_of(ray.nodes(), draining)}
+    machines = _machines() if with_machines else {}
+    return {node.id: node for node in nodes_of(ray.nodes(), draining, machines)}
+
+
+def _machines() -> dict[str, dict[str, str]]:
+    from ray.experimental.internal_kv import _internal_kv_get, _internal_kv_list
+
+    keys = _internal_kv_list(MACHINE_PREFIX, namespace=NAMESPACE)
+    return machines_told({key: _internal_kv_get(key, namespace=NAMESPACE) for key in keys})
+
+
+def tell_machine(node: str, device: str, machine: str) -> None:
+    """Keep with the cluster what kind of machine `node` (an id) is to workers of a device class."""
+    from ray.experimental.internal_kv import _internal_kv_put
+
+    _internal_kv_put(machine_key(node, device), machine.encode(), overwrite=True, namespace=NAMESPACE)
 
 
 def free_resources() -> dict[str, dict[str, float]]:

@@ -13,6 +13,7 @@ from orchestrator.spec import read_spec
 from orchestrator.spec.spec import Policy
 from orchestrator.store.contract import new_sweep
 from orchestrator.store.store import Store
+from workers.hardware import this_machine
 from workers.host import WorkerCard
 
 SPEC = """
@@ -23,7 +24,7 @@ mechanisms: [{name: full_attention}, {name: recency, budget: 4}]
 seeds: 6
 device: cpu
 """
-WORKER = WorkerCard("worker", "cpu", 1, "machine", {})
+WORKER = WorkerCard("worker", "cpu", 1, "machine", {}, machine=this_machine())
 
 Read = tuple[int, int]
 """Repeats of items in a stream, and its seed."""

@@ -9,17 +9,18 @@ from hypothesis import strategies as st
 
 from models.devices.device import DEVICE_CLASSES, DeviceClass
 from orchestrator.batching import Batch
+from orchestrator.fleet import Demand, Want
 from orchestrator.store.records import Pending
-from orchestrator.waiting import Classes, WaitingBatches
+from orchestrator.waiting import WaitingBatches
 
-CPU: Classes = frozenset({"cpu"})
-CUDA: Classes = frozenset({"cuda"})
+CPU: Demand = frozenset({Want("cpu")})
+CUDA: Demand = frozenset({Want("cuda")})
 BOTH = CPU | CUDA
 
 
-def waiting(*batches: list[Classes]) -> WaitingBatches:
-    """Batches of trials that each can run on some classes; a trial's cell says which."""
-    able: dict[int, Classes] = {}
+def waiting(*batches: list[Demand]) -> WaitingBatches:
+    """Batches of trials that each can run on some workers; a trial's cell says which."""
+    able: dict[int, Demand] = {}
     made: list[Batch] = []
     for batch in batches:
         first = len(able)
@@ -34,7 +35,7 @@ def waiting(*batches: list[Classes]) -> WaitingBatches:
 
 def taken(batches: WaitingBatches, device: DeviceClass) -> list[list[int]]:
     found = []
-    while (batch := batches.next(device)) is not None:
+    while (batch := batches.next(Want(device))) is not None:
         found.append([trial.trial for trial in batch.trials])
     return found
 
@@ -62,25 +63,36 @@ def test_what_nobody_can_run_is_named() -> None:
 
 def test_urgent_batches_come_first_but_only_to_who_can_run_them() -> None:
     batches = waiting([CPU], [CUDA])
-    urgent = batches.next("cuda")
+    urgent = batches.next(Want("cuda"))
     assert urgent is not None
     batches.hasten(urgent)
     assert taken(batches, "cpu") == [[0]]
     assert taken(batches, "cuda") == [[1]]
 
 
-classes = st.sets(st.sampled_from(DEVICE_CLASSES), min_size=1).map(frozenset)
+def test_a_model_and_a_machine_that_trials_name_are_kept_to() -> None:
+    """What was measured on a machine is all that is stored under its name."""
+    here, elsewhere = frozenset({Want("cpu", machine="a")}), frozenset({Want("cuda", "T4", "b")})
+    batches = waiting([here, elsewhere], [here])
+    for wrong in (Want("cpu"), Want("cpu", machine="b"), Want("cuda", "T4", "a"), Want("cuda", "H100", "b")):
+        assert batches.next(wrong) is None
+    assert batches.set_aside == {here, elsewhere}
+    found = [batches.next(worker) for worker in (Want("cpu", "none", "a"), Want("cuda", "t4", "b"))]
+    assert [[trial.trial for trial in batch.trials] for batch in found if batch is not None] == [[0], [1]]
 
 
-@given(st.lists(st.lists(classes, min_size=1, max_size=4), max_size=6), st.lists(st.sampled_from(DEVICE_CLASSES)))
-def test_every_trial_is_handed_out_once_and_right(cells: list[list[Classes]], order: list[DeviceClass]) -> None:
+demands = st.sets(st.sampled_from([Want(device) for device in DEVICE_CLASSES]), min_size=1).map(frozenset)
+
+
+@given(st.lists(st.lists(demands, min_size=1, max_size=4), max_size=6), st.lists(st.sampled_from(DEVICE_CLASSES)))
+def test_every_trial_is_handed_out_once_and_right(cells: list[list[Demand]], order: list[DeviceClass]) -> None:
     batches = waiting(*cells)
     able = [one for batch in cells for one in batch]
     seen: list[int] = []
     for device in order:
-        batch = batches.next(device)
+        batch = batches.next(Want(device))
         trials = [trial.trial for trial in batch.trials] if batch is not None else []
-        assert all(device in able[trial] for trial in trials)
+        assert all(Want(device) in able[trial] for trial in trials)
         seen += trials
     for device in DEVICE_CLASSES:
         seen += [trial for batch in taken(batches, device) for trial in batch]

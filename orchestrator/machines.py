@@ -1,0 +1,62 @@
+"""Which kind of machine times will be measured on: on a cluster, that of the nodes which offer the device."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+
+from models.devices.device import DEVICE_CLASSES, DeviceClass
+from orchestrator.errors import ExecutorError, RequestError
+from orchestrator.fleet import Node, Want, cluster_nodes, is_read_directly, unmet
+from orchestrator.settings import Settings
+from workers.hardware import this_machine
+
+MachineOf = Callable[[str], str]
+"""The machine (`workers.hardware.machine_id`) on which times are measured on a device class."""
+
+
+def measuring_machine(settings: Settings, accelerator: str | None) -> MachineOf:
+    """Tells the machine of a timed trial's key: this one, or with a cluster, of those of its nodes that offer the class
+    (and `accelerator`, if given) the kind with the most nodes.
+
+    What it returns raises RequestError where no node offers the class, ExecutorError where a cluster does not tell.
+    """
+    if settings.ray_address is None:
+        return this_machine
+    return cache(partial(_on_cluster, settings.ray_address, accelerator))
+
+
+def _on_cluster(address: str, accelerator: str | None, device: str) -> str:
+    if not is_read_directly(address):
+        raise RequestError(
+            f"times belong to a machine, and {address} does not tell which the cluster has: let RAY_ADDRESS name the "
+            "head's HOST:PORT"
+        )
+    [wanted] = [Want(known, None if known == "cpu" else accelerator) for known in DEVICE_CLASSES if known == device]
+    nodes = _offering(wanted, cluster_nodes(address))
+    if any(wanted.device not in node.machines for node in nodes):
+        from orchestrator.executors.ray_machines import ask_machines
+
+        ask_machines(address, wanted.device, [node.id for node in nodes if wanted.device not in node.machines])
+        nodes = _offering(wanted, cluster_nodes(address))
+    return commonest_machine(nodes, wanted.device)
+
+
+def _offering(want: Want, nodes: Sequence[Node]) -> list[Node]:
+    found = [node for node in nodes if node.meets(want)]
+    if not found:
+        raise RequestError(
+            f"{unmet([frozenset({want})], nodes)}; times belong to a machine, which has to be there when they are "
+            "asked for"
+        )
+    return found
+
+
+def commonest_machine(nodes: Sequence[Node], device: DeviceClass) -> str:
+    """The kind of machine that most of `nodes` are to workers of `device`. Raises ExecutorError if none has told."""
+    told = Counter(node.machines[device] for node in nodes if device in node.machines)
+    if not told:
+        names = ", ".join(node.name for node in nodes)
+        raise ExecutorError(f"{names} did not tell what machine measures times on {device}")
+    return max(told, key=lambda machine: (told[machine], machine))
