@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dashboards.axes import Axis, axis_title, tick_text
-from dashboards.charts import SPARSE, Place, axes_of, bounded, places_of, runs, seen_marks
+from dashboards.charts import Place, axes_of, bounded, is_sparse, places_of, runs, seen_marks
 from dashboards.paper import LEFT, draw_legend, paper_axes, pen, say_empty, set_ticks
 from dashboards.style import LIGHT_COLOURS, MARKERS, Style, band_opacity
-from tasks.summary import Chart
+from tasks.summary import Chart, Line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,13 +25,13 @@ def chart_figure(chart: Chart, style_of: Mapping[str, Style]) -> Figure:
     digits = max((len(tick_text(tick)) for tick in y_axis.ticks), default=0)
     figure, axes = paper_axes(len(chart.lines), max(LEFT, 0.35 + DIGIT_INCHES * digits))
     _prepare(axes, chart, x_axis, y_axis)
-    lines = [(places_of(line, x_axis, y_axis), style_of[line.label]) for line in chart.lines]
+    lines = [(line, places_of(line, x_axis, y_axis)) for line in chart.lines]
     opacity = band_opacity(len(lines))
-    for places, style in lines:
-        _draw_line(axes, places, style, opacity)
-    if not any(places for places, _ in lines):
+    for line, places in lines:
+        _draw_line(axes, line, places, style_of[line.label], opacity)
+    if not any(places for _, places in lines):
         say_empty(axes, "nothing measured yet")
-    intervals = any(place.ends for places, _ in lines for place in places)
+    intervals = any(place.ends for _, places in lines for place in places)
     draw_legend(axes, [(line.label, style_of[line.label]) for line in chart.lines], INTERVALS_NOTE * intervals)
     return figure
 
@@ -48,20 +48,21 @@ def _prepare(axes: Axes, chart: Chart, x_axis: Axis, y_axis: Axis) -> None:
     axes.set_ylabel(axis_title(chart.y_label, chart.log_y), parse_math=False)
 
 
-def _draw_line(axes: Axes, places: Sequence[Place], style: Style, opacity: float) -> None:
+def _draw_line(axes: Axes, line: Line, places: Sequence[Place], style: Style, opacity: float) -> None:
     colour, marker = LIGHT_COLOURS[style.colour], MARKERS[style.marker].matplotlib
-    for run in runs(places):
+    sparse = is_sparse(line, places)
+    for run in runs(places) if line.joined else ():
         axes.plot([place.x for place in run], [place.y for place in run], **pen(style))
-    if len(places) > SPARSE:
+    if not sparse:
         for run in bounded(places):
             low, high = zip(*(place.ends for place in run if place.ends is not None), strict=True)
             axes.fill_between([place.x for place in run], low, high, color=colour, alpha=opacity, linewidth=0)
-    marked = [place for place, seen in zip(places, seen_marks(places), strict=True) if seen]
+    marked = [place for place, seen in zip(places, seen_marks(line, places), strict=True) if seen]
     if marked:
         axes.errorbar(
             [place.x for place in marked],
             [place.y for place in marked],
-            yerr=_arms(marked) if len(places) <= SPARSE else None,
+            yerr=_arms(marked) if sparse else None,
             fmt=marker, color=colour, markersize=4.5, elinewidth=0.8, clip_on=False, zorder=3,
         )  # fmt: skip
 

@@ -103,7 +103,7 @@ def draw_chart(chart: Chart, styles: Mapping[str, Style]) -> ChartView:
         x_ticks=tuple(Tick(frame.x(tick), tick_text(tick)) for tick in x_axis.ticks),
         y_ticks=tuple(Tick(frame.y(tick), tick_text(tick)) for tick in y_axis.ticks),
         lines=tuple(
-            _shapes(number, line.label, found, frame, styles[line.label])
+            _shapes(number, line, found, frame, styles[line.label])
             for number, (line, found) in enumerate(zip(chart.lines, places, strict=True))
         ),
         notes=_notes(chart, places),
@@ -152,23 +152,29 @@ def bounded(places: Sequence[Place]) -> list[list[Place]]:
     return [run for run in runs([place for place in places if place.ends]) if len(run) > 1]
 
 
-def seen_marks(places: Sequence[Place]) -> list[bool]:
-    """Which of `places` carry a mark: all of a few, every so many of many, and always the last."""
-    stride = 1 if len(places) <= SPARSE else math.ceil(len(places) / MARKS_OF_DENSE)
+def is_sparse(line: Line, places: Sequence[Place]) -> bool:
+    """Whether each of the line's `places` has a mark and whiskers: where they are few, or nothing joins them."""
+    return len(places) <= SPARSE or not line.joined
+
+
+def seen_marks(line: Line, places: Sequence[Place]) -> list[bool]:
+    """Which of the line's `places` carry a mark: all of a few, every so many of many, and always the last."""
+    stride = 1 if is_sparse(line, places) else math.ceil(len(places) / MARKS_OF_DENSE)
     return [i % stride == 0 or i == len(places) - 1 for i in range(len(places))]
 
 
-def _shapes(number: int, label: str, places: Sequence[Place], frame: _Frame, style: Style) -> LineShapes:
-    sparse = len(places) <= SPARSE
+def _shapes(number: int, line: Line, places: Sequence[Place], frame: _Frame, style: Style) -> LineShapes:
+    sparse = is_sparse(line, places)
+    joined = runs(places) if line.joined else []
     return LineShapes(
         number,
-        label,
+        line.label,
         style,
-        "".join(_polyline([(frame.x(place.x), frame.y(place.y)) for place in run]) for run in runs(places)),
+        "".join(_polyline([(frame.x(place.x), frame.y(place.y)) for place in run]) for run in joined),
         "" if sparse else "".join(_band(part, frame) for part in bounded(places)),
         tuple(
             Dot(f"{number}-{place.number}", frame.x(place.x), frame.y(place.y), seen, _bars(place, frame) * sparse)
-            for place, seen in zip(places, seen_marks(places), strict=True)
+            for place, seen in zip(places, seen_marks(line, places), strict=True)
         ),
     )
 

@@ -73,8 +73,8 @@ def writer(metric: str) -> Callable[[float], str]:
 
 
 def column_writer(name: str) -> Callable[[float], str]:
-    """The function that writes the numbers of a table's column `name`: as metrics of that name are written."""
-    write = writer(name)
+    """The function that writes the numbers of a table's column `name`, a metric's or `METRIC, which of it`."""
+    write = writer(name.partition(",")[0])
     return measure if write is plain else write
 
 

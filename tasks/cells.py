@@ -79,12 +79,15 @@ def panels(cells: Sequence[Cell]) -> list[tuple[str, list[Cell]]]:
     for cell in cells:
         by_workload.setdefault(canonical_json(cell.workload), []).append(cell)
     workloads = [group[0].workload for group in by_workload.values()]
-    titles = _titles(workloads)
+    titles = workload_titles(workloads)
     return list(zip(titles, by_workload.values(), strict=True))
 
 
-def _titles(workloads: Sequence[Fields]) -> list[str]:
-    """The name where names differ, then the fields that differ under that name; the name if nothing differs."""
+def workload_titles(workloads: Sequence[Fields]) -> list[str]:
+    """What tells each from the others: the name where names differ, then the fields that differ under that name.
+
+    The name if nothing differs.
+    """
     namesakes: dict[str, list[Fields]] = {}
     for workload in workloads:
         namesakes.setdefault(workload["name"], []).append(workload)

@@ -310,8 +310,8 @@ class Proposal:
     params   by parameter
     state    `open` while trials are missing; `complete`: all seeds; `stopped`: seeds enough to see that it is not the
              best; `failed`: some seed has no result
-    metrics  of the seeds that decide, by name and seed: those that the goal names; held_out: of seeds that only the best
-             are given
+    metrics  of the seeds that decide, by name and seed, those that the goal names; held_out: the same of seeds that only
+             the best are given
     same_as  the number of an earlier proposal with the same configs, whose trials it shares
     error    why it failed
     """

@@ -85,13 +85,17 @@ class Grid:
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a chart: points (x, y) by rising x, and where known the ends of y's 95% interval at each."""
+    """One line of a chart: points (x, y) by rising x, and where known the ends of y's 95% interval at each.
+
+    joined: whether the points are drawn as a line; else each is a mark by itself
+    """
 
     label: str
     x: tuple[float, ...]
     y: tuple[float, ...]
     low: tuple[float | None, ...] | None = None
     high: tuple[float | None, ...] | None = None
+    joined: bool = True
 
 
 @dataclass(frozen=True)

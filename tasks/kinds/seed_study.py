@@ -12,7 +12,8 @@ from models.config import canonical_json
 from tasks.aggregates import interquartile_interval
 from tasks.bootstrap import bca_interval
 from tasks.cells import Row
-from tasks.comparisons import Comparison, compare_all, every_pair
+from tasks.comparisons import compare_all, every_pair
+from tasks.difference_table import difference_table, power_sentence
 from tasks.kind import NOTHING_ASKED, Asked, Kind, KindConfig, kind
 from tasks.labels import SHARE, NamedCell, by_workload
 from tasks.seeds import generator
@@ -21,19 +22,6 @@ from tasks.summary import Grid, Section, Summary, Value
 
 MARGIN = 0.01
 """Recalls that differ by less are called equal, where an equivalence test shows it."""
-
-DIFFERENCES = (
-    "mechanism",
-    "less",
-    "difference",
-    "effect",
-    "superior",
-    "p, Holm",
-    "p, Benjamini-Hochberg",
-    "p of inequality",
-    "detectable",
-    "verdict",
-)
 
 
 class SeedStudyConfig(KindConfig):
@@ -115,29 +103,9 @@ def _differences(number: int, title: str, cells: Sequence[NamedCell]) -> Iterato
         f"and by Benjamini and Hochberg's, of a difference of {MARGIN:g} or more (two one-sided t-tests) by Holm's. "
         "Verdicts go by Holm's, at 5%: two recalls differ, or are equal to within that margin, or both, or these seeds "
         "cannot tell.",
-        *_power(compared),
+        *power_sentence(compared),
     )
-    done = {(one.a, one.b): _row(one) for one in compared}
-    missing: tuple[Value, ...] = (None, None, None, None, None, None, None, "no common seed")
-    rows = tuple(done.get(pair, (*pair, *missing)) for pair in pairs)
-    yield Section(f"differences-{number}", f"Differences: {title}", text, Grid(DIFFERENCES, rows))
-
-
-def _row(one: Comparison) -> tuple[Value, ...]:
-    numbers = one.effect, one.superiority, one.holm, one.discovery, one.equal, one.detectable
-    return one.a, one.b, one.difference, *numbers, one.verdict
-
-
-def _power(compared: Sequence[Comparison]) -> Iterator[str]:
-    """What so many seeds could have shown."""
-    visible = [one.detectable for one in compared if one.detectable is not None]
-    if not visible:
-        return
-    counts = sorted({one.difference.n for one in compared if one.detectable is not None})
-    seeds = f"{counts[0]} seeds" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
-    least, most = f"{min(visible):.2g}", f"{max(visible):.2g}"
-    size = most if least == most else f"{least} to {most}, depending on the pair,"
-    yield f"With {seeds} you can see a difference of {size} in 80% of studies, by one test at 5% that is not adjusted."
+    yield Section(f"differences-{number}", f"Differences: {title}", text, difference_table(compared, pairs))
 
 
 def _over_workloads(cells: Sequence[NamedCell]) -> Iterator[Section]:

@@ -57,6 +57,20 @@ def test_few_points_have_whiskers_and_many_a_band() -> None:
     assert many.dots[-1].seen
 
 
+def test_points_that_nothing_joins_are_each_a_mark_however_many() -> None:
+    x = tuple(float(i) for i in range(4 * SPARSE))
+    line = Line("a", x, x, tuple(i - 1 for i in x), tuple(i + 1 for i in x), joined=False)
+    chart = Chart("x", "y", (line,))
+    shapes = drawn(chart).lines[0]
+    assert shapes.path == shapes.band == ""
+    assert len(shapes.dots) == len(x)
+    assert all(dot.seen and dot.bars for dot in shapes.dots)
+    axes = chart_figure(chart, styles((), [chart])).axes[0]
+    (marks,) = [one for one in axes.get_lines() if len(one.get_xdata()) == len(x)]
+    assert marks.get_linestyle() == "None"
+    assert not [shape for shape in axes.collections if isinstance(shape, PolyCollection)]
+
+
 def test_whiskers_end_at_the_ends_of_the_interval() -> None:
     chart = Chart("x", "y", (Line("a", (0.0, 1.0, 2.0), (5.0, 5.0, 5.0), (2.0, None, 5.0), (10.0, 6.0, 5.0)),))
     view = drawn(chart)

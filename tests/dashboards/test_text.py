@@ -99,3 +99,9 @@ def test_listing_counts_what_it_leaves_out() -> None:
 def test_settings_are_written_as_given() -> None:
     assert text.settings({}) == text.MISSING
     assert text.settings({"tau": 0.1 + 0.2, "pooling": True, "budget": 64}) == "tau 0.3, pooling yes, budget 64"
+
+
+def test_a_column_is_written_as_its_metric_whichever_of_it_stands_there() -> None:
+    assert text.column_writer("recall, held-out seeds")(0.9996) == "0.9996"
+    assert text.column_writer("slots_mean, tuning seeds")(17.5) == "17.50"
+    assert text.column_writer("p, Holm")(0.00012345) == "0.0001234"

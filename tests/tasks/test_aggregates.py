@@ -1,4 +1,4 @@
-"""The interquartile mean against scipy and rliable, and how often its interval covers."""
+"""Interquartile means against scipy and rliable, and how often intervals of these and of medians cover."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from tasks.aggregates import interquartile_interval, interquartile_mean
+from tasks.aggregates import interquartile_interval, interquartile_mean, median_interval
 
 
 @given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=40))
@@ -61,3 +61,29 @@ def test_one_seed_is_undefined_and_a_missing_value_is_refused() -> None:
     for values in (np.array([[0.5, np.nan]]), np.empty((0, 3))):
         with pytest.raises(ValueError, match="finite value for every seed and cell"):
             interquartile_interval(values, np.random.default_rng(0))
+
+
+def test_the_interval_of_a_median_by_hand() -> None:
+    """Of 10 values the 2nd to the 9th cover with 1 - 22/1024, the 3rd to the 8th with 1 - 112/1024."""
+    surplus = (1 - 22 / 1024 - 0.95) / (90 / 1024)
+    share = 8 * surplus / (2 + 6 * surplus)
+    found = median_interval(range(1, 11), "studies")
+    assert (found.mean, found.low, found.high) == pytest.approx((5.5, 2 + share, 9 - share))
+    assert (found.n, found.method) == (10, "median of 10 studies between ordered values, interpolated")
+
+
+@pytest.mark.parametrize("draw", ["normal", "exponential", "uniform"])
+@pytest.mark.parametrize("n", [6, 7, 10, 15])
+def test_intervals_of_medians_cover_95_percent(n: int, draw: str) -> None:
+    rng = np.random.default_rng(0)
+    truth = {"normal": 0.0, "exponential": np.log(2.0), "uniform": 0.5}[draw]
+    found = [median_interval(values) for values in getattr(rng, draw)(size=(2000, n))]
+    assert 0.93 <= np.mean([one.low is not None and one.low <= truth <= (one.high or 0.0) for one in found]) <= 0.97
+
+
+def test_five_values_give_a_median_without_an_interval() -> None:
+    found = median_interval([3.0, 1.0, 2.0, 5.0, 4.0])
+    assert (found.mean, found.low, found.high) == (3.0, None, None)
+    assert "too few" in found.method
+    with pytest.raises(ValueError, match="finite"):
+        median_interval([])
