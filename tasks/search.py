@@ -310,8 +310,8 @@ class Proposal:
     params   by parameter
     state    `open` while trials are missing; `complete`: all seeds; `stopped`: seeds enough to see that it is not the
              best; `failed`: some seed has no result
-    metrics  of the seeds that decide, by name and seed, those that the goal names; held_out: the same of seeds that only
-             the best are given
+    metrics  of the seeds that decide, by name and seed, those that the goal names
+    held_out the same of seeds that only the best are given
     same_as  the number of an earlier proposal with the same configs, whose trials it shares
     error    why it failed
     """
@@ -330,19 +330,31 @@ class Proposal:
 def best_of(proposals: Sequence[Proposal], goal: Goal) -> list[Proposal]:
     """The feasible, complete proposals that no other dominates, best first; with one objective, the one best.
 
-    Of proposals with the same configs the first counts.
+    Of proposals with the same configs the first counts. Equal ones are all kept, except with one objective, where the
+    first of them is.
     """
-    complete = [one for one in proposals if one.state == "complete" and one.same_as is None]
-    feasible = [one for one in complete if all(beyond <= 0 for beyond in goal.violations(one.metrics).values())]
-    signs = [1.0 if direction == "minimize" else -1.0 for direction in goal.directions]
-    losses = [[sign * value for sign, value in zip(signs, goal.values(one.metrics), strict=True)] for one in feasible]
-    found = [i for i in range(len(feasible)) if not any(_dominates(other, losses[i]) for other in losses)]
-    found.sort(key=lambda index: (losses[index], feasible[index].number))
-    return [feasible[index] for index in (found[:1] if len(signs) == 1 else found)]
+    found = [one for one in proposals if one.state == "complete" and one.same_as is None and is_feasible(one, goal)]
+    losses = losses_of(found, goal)
+    order = sorted(range(len(found)), key=lambda index: (losses[index].tolist(), found[index].number))
+    if len(goal.objectives) == 1 or not found:
+        return [found[index] for index in order[:1]]
+    import moocore
+
+    kept = moocore.is_nondominated(losses, keep_weakly=True)
+    return [found[index] for index in order if kept[index]]
 
 
-def _dominates(a: Sequence[float], b: Sequence[float]) -> bool:
-    return all(x <= y for x, y in zip(a, b, strict=True)) and any(x < y for x, y in zip(a, b, strict=True))
+def is_feasible(proposal: Proposal, goal: Goal) -> bool:
+    """Whether a proposal that has results keeps every bound."""
+    return all(beyond <= 0 for beyond in goal.violations(proposal.metrics).values())
+
+
+def losses_of(proposals: Sequence[Proposal], goal: Goal) -> Floats:
+    """Objectives [N, M] of proposals that have results, all to be minimised: means over their seeds."""
+    signs = np.array([1.0 if direction == "minimize" else -1.0 for direction in goal.directions])
+    values = [goal.values(one.metrics) for one in proposals]
+    losses: Floats = np.array(values, dtype=np.float64).reshape(len(proposals), len(signs)) * signs
+    return losses
 
 
 def every_combination(parameters: Sequence[Parameter]) -> Iterator[Params] | None:
