@@ -130,14 +130,28 @@ class Parameter:
         """`value` as this parameter's field takes it: whole, or rounded as every number of a config is."""
         return int(value) if self.kind == "int" else round_number(value)
 
+    @property
+    def size(self) -> int | None:
+        """How many values it can take; None where there are infinitely many."""
+        if self.kind == "categorical":
+            return len(self.choices)
+        if self.kind == "float" and self.step is None:
+            return None
+        return math.floor((self.high - self.low) / (self.step or 1) + 1e-9) + 1
+
     def grid(self) -> list[Any] | None:
         """Every value it can take; None where there are infinitely many."""
         if self.kind == "categorical":
             return list(self.choices)
-        if self.kind == "float" and self.step is None:
-            return None
-        count = math.floor((self.high - self.low) / (self.step or 1) + 1e-9) + 1
-        return [self._at(index) for index in range(count)]
+        return None if self.size is None else [self._at(index) for index in range(self.size)]
+
+    def takes(self, value: Any) -> bool:
+        """Whether `value` is one of its values."""
+        if self.kind == "categorical":
+            return any(value == one and isinstance(value, bool) == isinstance(one, bool) for one in self.choices)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not self.low <= value <= self.high:
+            return False
+        return self.kind == "float" and self.step is None or self.nearest(value) == round_number(value)
 
     def nearest(self, value: float) -> float | int:
         """The number that it can take nearest to `value`, which lies in its range."""
@@ -177,7 +191,7 @@ def parameters_of(
 
 def _parameter(full: str, dimension: Dimension, config: type[Config], field_name: str, mechanism: str) -> Parameter:
     when = tuple(
-        (_full_name(path, mechanism), tuple(values) if isinstance(values, list) else (values,))
+        (full_name(path, mechanism), tuple(values) if isinstance(values, list) else (values,))
         for path, values in (dimension.when or {}).items()
     )
     if isinstance(dimension, Choices):
@@ -193,7 +207,8 @@ def _parameter(full: str, dimension: Dimension, config: type[Config], field_name
     return Parameter(full, kind, dimension.low, dimension.high, dimension.log, dimension.step, when=when)
 
 
-def _full_name(path: str, mechanism: str) -> str:
+def full_name(path: str, mechanism: str) -> str:
+    """What `path`, a dimension as it is written, is called in a study of `mechanism`."""
     owner, _, field_name = path.partition(".")
     return f"{MECHANISM if owner == mechanism else owner}.{field_name}"
 
