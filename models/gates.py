@@ -64,6 +64,8 @@ class Gate(TrainedMechanism[G], TokenMemory[G]):
     Novelty is 1 - max cos over all earlier tokens, kept or not, so that every token read counts towards the peak.
     """
 
+    own_metrics = (*TrainedMechanism.own_metrics, "kept_hard", "plateau_low", "plateau_high")
+
     @classmethod
     @abstractmethod
     def start_parameters(cls, config: G, rng: np.random.Generator, stream: Stream) -> Parameters:

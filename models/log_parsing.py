@@ -105,6 +105,7 @@ class LogParser(Mechanism[P]):
 
     compares_tokens: ClassVar[bool] = False
     reads_lines: ClassVar[bool] = True
+    own_metrics: ClassVar[tuple[str, ...]] = ("grouping_accuracy", "pair_f1", "templates", "compression")
 
     @abstractmethod
     def index(self, config: P, numeric: list[bool]) -> Index:

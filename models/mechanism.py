@@ -131,6 +131,9 @@ class Mechanism(ABC, Generic[C]):
     reads_lines: ClassVar[bool] = False
     """True for mechanisms that read the words of log lines, which most streams do not have."""
 
+    own_metrics: ClassVar[tuple[str, ...]] = ()
+    """Names of the metrics that `extras` and training add to those of every mechanism: what a spec may aim at."""
+
     def __init__(self, configs: Sequence[C]) -> None:
         self.configs = tuple(configs)
         self.config = self.configs[0]

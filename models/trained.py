@@ -50,6 +50,7 @@ class TrainedMechanism(Mechanism[C]):
 
     trained: ClassVar[bool] = True
     batch_over: ClassVar[tuple[str, ...]] = ()
+    own_metrics: ClassVar[tuple[str, ...]] = ("parameters", "training_loss")
 
     fitted: Fitted
 

@@ -53,6 +53,8 @@ class Hybrid(Network[HybridConfig]):
     of the count expected at the end of a stream, is added to the loss of recall.
     """
 
+    own_metrics = (*Network.own_metrics, "count_r2")
+
     @classmethod
     def start_parameters(cls, config: HybridConfig, rng: np.random.Generator, stream: Stream) -> Parameters:
         """Time constants start log-uniform between 1 and 1,000 tokens; projections give entries of about 1."""

@@ -32,6 +32,8 @@ class NoveltyGateConfig(MaskConfig):
 class NoveltyGate(Gate[NoveltyGateConfig]):
     """Which tokens are the top M depends on the sign of a alone, as g rises with novelty; b matters to g > 0.5."""
 
+    own_metrics = (*Gate.own_metrics, "gate_a", "gate_b")
+
     @classmethod
     def start_parameters(cls, config: NoveltyGateConfig, rng: np.random.Generator, stream: Stream) -> Parameters:
         return {"a": np.full(1, config.slope, dtype=np.float32), "b": rng.random(1, dtype=np.float32)}

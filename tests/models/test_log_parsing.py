@@ -240,6 +240,7 @@ def test_accuracy_on_loghub(
     group, stream = lab.mechanism(name, fields), loghub(system)
     lab.read(group, stream)
     extras = group.extras()
+    assert tuple(extras) == group.own_metrics
     assert extras["templates"].tolist() == [templates]
     assert extras["compression"].tolist() == [2000 / templates]
     assert round(extras["grouping_accuracy"][0], 3) == accuracy
