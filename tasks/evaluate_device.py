@@ -7,7 +7,9 @@ the float64 reference takes them by more than `models.devices.device.AGREED`; wh
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +22,7 @@ from models.devices.device import (
     full_precision,
     out_of_memory,
     precision,
+    release_memory,
     require,
     synchronise,
 )
@@ -145,6 +148,7 @@ class _Sweep:
         """Outcomes by seed and mechanism."""
         for streams, runs in self._batches():
             self._read(streams, runs)
+        self._forget()
         outcomes: list[list[Outcome]] = [[failure(RuntimeError("not run"))] * len(self.mechanisms) for _ in self.seeds]
         for group in self.groups:
             for place, index in enumerate(group.members):
@@ -177,7 +181,9 @@ class _Sweep:
             streams, runs = waiting.setdefault(shape, ([], []))
             streams.append(stream)
             runs.append(run)
-            if len(streams) == sizes.setdefault(shape, self._fitting(shape)):
+            if shape not in sizes:
+                sizes[shape] = self._fitting(shape)
+            if len(streams) == sizes[shape]:
                 yield waiting.pop(shape)
         yield from waiting.values()
 
@@ -194,8 +200,6 @@ class _Sweep:
 
     def _read(self, streams: Sequence[Stream], runs: Sequence[Run]) -> None:
         """Let the groups that have not failed read `streams`; in halves where memory is too small for all of them."""
-        import torch
-
         try:
             for group, measured in self._read_all(streams, runs):
                 group.add(measured, runs)
@@ -208,14 +212,15 @@ class _Sweep:
             for group in self.groups:
                 group.error = group.error or full
             return
-        if self.device == "cuda":
-            torch.cuda.empty_cache()
+        self._forget()
+        release_memory(self.device)
         half = len(streams) // 2
         self._read(streams[:half], runs[:half])
         self._read(streams[half:], runs[half:])
 
     def _read_all(self, streams: Sequence[Stream], runs: Sequence[Run]) -> list[tuple[_Group, _Measured]]:
         """What each group did with `streams`. Raises RuntimeError where these are too many for the device's memory."""
+        self._forget()
         batch = StreamBatch(streams, self.device, self.precision, self.dtype)
         noted = [(group, _Measured(group, batch)) for group in self.groups if group.error is None]
         for group, _ in noted:
@@ -231,15 +236,32 @@ class _Sweep:
             if phase is not None:
                 for group, measured in noted:
                     group.guard(measured.settle, phase)
-                for part, cosines in batch.query_blocks(phase):
-                    questions = Questions(phase.queries[:, part], cosines, phase.answers[:, part])
+                for part, questions, shared in self._questions(batch, phase):
                     for group, measured in noted:
-                        group.guard(measured.read, part, questions)
+                        group.guard(measured.read, part, questions, shared)
                 for group, measured in noted:
                     group.guard(measured.end_phase, phase)
         for group, measured in noted:
             group.guard(measured.finish)
         return noted
+
+    def _questions(self, batch: StreamBatch, phase: BatchPhase) -> Iterator[tuple[slice, Questions, float]]:
+        """The phase's queries in blocks, each with the seconds that its cosines took on the device."""
+        blocks = batch.query_blocks(phase)
+        while True:
+            began = time.perf_counter()
+            block = next(blocks, None)
+            if block is None:
+                return
+            synchronise(self.device)
+            part, cosines = block
+            questions = Questions(phase.queries[:, part], cosines, phase.answers[:, part])
+            yield part, questions, time.perf_counter() - began
+
+    def _forget(self) -> None:
+        """Let go of what the last batch left on the device."""
+        for group in self.groups:
+            group.forget()
 
 
 class _Group(Guarded):
@@ -280,6 +302,12 @@ class _Group(Guarded):
         self.memory.start(_shortest(batch.streams[0]), np.random.default_rng(0))
         self.form.start(batch, draws)
 
+    def forget(self) -> None:
+        """Let go of the streams read last and of all state."""
+        if self.error is not None:
+            _let_go(self.error)
+        self.form = type(self.form)(self.form.configs)
+
     def add(self, measured: _Measured, runs: Sequence[Run]) -> None:
         """Add what was measured on the streams of `runs`."""
         if self.error is not None:
@@ -310,6 +338,16 @@ class _Group(Guarded):
         return results
 
 
+def _let_go(error: BaseException) -> None:
+    """Let go of tensors that `error` keeps alive: variables of the functions that it ended, and of their callers."""
+    traceback.clear_frames(error.__traceback__)
+    frame = None if error.__traceback__ is None else error.__traceback__.tb_frame
+    while frame is not None:
+        with suppress(RuntimeError):  # a frame that still runs
+            frame.clear()
+        frame = frame.f_back
+
+
 def _shortest(stream: Stream) -> Stream:
     """One token of `stream`: enough for a mechanism to say what its slots cost."""
     phase = Phase(1, stream.keys[:0], stream.values[:0], stream.items[:0], stream.values[:0])
@@ -338,11 +376,11 @@ class _Measured:
         self.build_seconds += self._timed(self.group.form.settle, phase.end) / self.shape[1]
         self.right = np.empty((*self.shape, phase.queries.shape[1]))
 
-    def read(self, part: slice, questions: Questions) -> None:
-        def answer() -> None:
-            self.right[..., part] = _on_host(self.group.form.answer(questions))
-
-        self.read_seconds += self._timed(answer) / self.shape[1]
+    def read(self, part: slice, questions: Questions, shared: float) -> None:
+        began = time.perf_counter()
+        self.right[..., part] = _on_host(self.group.form.answer(questions))
+        self.read_seconds += (time.perf_counter() - began) / self.shape[1]
+        self.read_seconds += shared if self.group.form.reads_cosines else 0.0
         self.queries += (part.stop - part.start) * self.shape[0]
 
     def _timed(self, step: Callable[..., None], *arguments: Any) -> float:
@@ -391,5 +429,6 @@ class _Measured:
 
 
 def _on_host(numbers: Tensor) -> Floats:
+    """Numbers of a device, once it has computed them."""
     array: Floats = numbers.cpu().numpy().astype(np.float64)
     return array

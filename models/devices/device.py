@@ -126,14 +126,28 @@ def synchronise(device: DeviceClass) -> None:
 
 
 def batch_memory(device: DeviceClass) -> int:
-    """Bytes that a batch of streams may take on `device` now: half of what is free."""
+    """Bytes that a batch of streams may take on `device` now: half of what is free.
+
+    What torch keeps of tensors that are gone is free, though the driver does not know.
+    """
     import torch
 
     if device == "cuda":
-        return int(torch.cuda.mem_get_info()[0]) // 2
+        kept = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+        return (int(torch.cuda.mem_get_info()[0]) + kept) // 2
     if device == "mps":
-        return (int(torch.mps.recommended_max_memory()) - int(torch.mps.driver_allocated_memory())) // 2
+        return max(0, int(torch.mps.recommended_max_memory()) - int(torch.mps.current_allocated_memory())) // 2
     return CPU_MEMORY
+
+
+def release_memory(device: DeviceClass) -> None:
+    """Give back what torch keeps of tensors that are gone: it may lie in pieces, or be wanted by another process."""
+    import torch
+
+    if device == "cuda":
+        torch.cuda.empty_cache()
+    elif device == "mps":
+        torch.mps.empty_cache()
 
 
 def out_of_memory(error: BaseException) -> bool:

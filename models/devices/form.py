@@ -68,6 +68,11 @@ class DeviceForm(ABC, Generic[C]):
     def settle(self, stop: int) -> None:
         """Called after the last token of a phase, before its queries."""
 
+    @property
+    def reads_cosines(self) -> bool:
+        """Whether `answer` looks at the cosines of queries with tokens: computing them is then a part of reading."""
+        return False
+
     @abstractmethod
     def counts(self) -> Tensor:
         """Slots in use [B, C], now."""
@@ -145,6 +150,10 @@ class SlotForm(DeviceForm[S]):
 
         self.used += counts.sum(-1)
         self.peak = torch.maximum(self.peak, counts.int().amax(-1).long())
+
+    @property
+    def reads_cosines(self) -> bool:
+        return True
 
     def counts(self) -> Tensor:
         return self.open.sum(-1)

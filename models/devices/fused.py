@@ -7,16 +7,20 @@ Used on CUDA where triton is installed, and for tests under triton's interpreter
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
-from models.devices.device import FLOAT32_TIE
+from models.devices.device import FLOAT32_TIE, DeviceClass
 from models.devices.stream_batch import StreamBatch
 from models.mechanism import TIE
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+log = logging.getLogger(__name__)
 
 MOST_SLOTS = 4096
 """Slots of a memory that one program holds in registers."""
@@ -30,7 +34,25 @@ def usable(streams: StreamBatch, most: int) -> bool:
     interpreted = os.environ.get("TRITON_INTERPRET") == "1"
     here = streams.device == "cuda" or (streams.device == "cpu" and interpreted)
     fits = most < MOST_SLOTS and streams.keys.element_size() == 4
-    return here and fits and importlib.util.find_spec("triton") is not None
+    return here and fits and works(streams.device)
+
+
+@cache
+def works(device: DeviceClass) -> bool:
+    """Whether a Triton kernel runs on `device` here. Tried once, as that takes more than triton: a C compiler, say."""
+    if importlib.util.find_spec("triton") is None:
+        return False
+    import torch
+
+    place = torch.zeros(1, dtype=torch.int32, device=device)
+    try:
+        from models.devices.triton_kernels import mark
+
+        mark[(1,)](place)
+        return bool(place.item())
+    except Exception as error:
+        log.warning("Triton kernels cannot run on this %s, and slower loops take their place: %s", device, error)
+        return False
 
 
 def warps(width: int) -> int:

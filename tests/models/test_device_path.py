@@ -26,6 +26,7 @@ from models.fixed_state import FixedState
 from models.mechanism import MECHANISMS, SlotMemory
 from models.reference import unit_keys
 from models.stream import Floats, Stream, unit
+from tests.no_float64 import no_float64
 
 DEVICE: DeviceClass = os.environ.get("SLOTSWEEP_TEST_DEVICE", "cpu")  # type: ignore[assignment]
 """Where forms run in these tests."""
@@ -105,9 +106,11 @@ def form(name: str, group: list[dict[str, Any]]) -> DeviceForm[Any]:
     return made(configs(name, group))
 
 
-def read(made: DeviceForm[Any], streams: list[Stream], dtype: str = "float32") -> list[list[Reading]]:
-    """Let a form read streams of one layout; readings by stream and config."""
-    batch = StreamBatch(streams, DEVICE, precision(DEVICE, dtype), dtype)
+def read(
+    made: DeviceForm[Any], streams: list[Stream], dtype: str = "float32", like: DeviceClass = DEVICE
+) -> list[list[Reading]]:
+    """Let a form read streams of one layout, in the precision of `like`; readings by stream and config."""
+    batch = StreamBatch(streams, DEVICE, precision(like, dtype), dtype)
     made.start(batch, [np.random.default_rng(n) for n in range(len(streams))])
     readings = [
         [Reading(tokens=[], values=[], states=[], counts=[], answers=[]) for _ in made.configs] for _ in streams
@@ -139,12 +142,17 @@ def read(made: DeviceForm[Any], streams: list[Stream], dtype: str = "float32") -
 
 
 def assert_agrees(
-    lab: SimpleNamespace, name: str, group: list[dict[str, Any]], streams: list[Stream], dtype: str = "float32"
+    lab: SimpleNamespace,
+    name: str,
+    group: list[dict[str, Any]],
+    streams: list[Stream],
+    dtype: str = "float32",
+    like: DeviceClass = DEVICE,
 ) -> int:
     """Compare each config on each stream with its reference; returns how many had margins to compare by."""
     compared = 0
     made = MECHANISMS.implementation(name)
-    for n, (stream, row) in enumerate(zip(streams, read(form(name, group), streams, dtype), strict=True)):
+    for n, (stream, row) in enumerate(zip(streams, read(form(name, group), streams, dtype, like), strict=True)):
         for config, reading in zip(configs(name, group), row, strict=True):
             plain = made.reference(stream, config, np.random.default_rng(n), dtype)
             if issubclass(made, FixedState):
@@ -311,6 +319,32 @@ def test_keys_are_rounded_to_the_dtype(lab: SimpleNamespace, name: str, dtype: s
 
 
 @every_group
+def test_a_mac_is_asked_for_no_64_bit_floats(
+    lab: SimpleNamespace, name: str, group: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Metal has none: forms must do without, and agree all the same."""
+    if any(objection(config, "mps") for config in configs(name, group)):
+        pytest.skip("not for mps")
+    monkeypatch.setattr(stream_batch, "ROW_TOKENS", 13)
+    rng = np.random.default_rng(6)
+    streams = [lab.stream(**stream_of(kind, rng, 40, [25, 40])) for kind in (noisy_items, random_keys, duplicates)]
+    with no_float64():
+        assert assert_agrees(lab, name, group, streams, like="mps") > 0
+
+
+@pytest.mark.parametrize(("name", "fields"), [("quadratic_memory", {"ridge": None}), ("superposition", {"decay": 0.9})])
+def test_keys_of_64_bits_are_computed_with_in_64(lab: SimpleNamespace, name: str, fields: dict[str, Any]) -> None:
+    if DEVICE == "mps":
+        pytest.skip("mps has no float64")
+    stream = lab.stream(**stream_of(random_keys, np.random.default_rng(3), 40, [25, 40]))
+    [[reading]] = read(form(name, [fields]), [stream], "float64")
+    [config] = configs(name, [fields])
+    plain = MECHANISMS.implementation(name).reference(stream, config, np.random.default_rng(0), "float64")
+    for held, state in zip(reading.states, plain.states, strict=True):
+        np.testing.assert_allclose(held, state, rtol=0.0, atol=1e-12)
+
+
+@every_group
 def test_streams_and_configs_do_not_see_each_other(
     lab: SimpleNamespace, name: str, group: list[dict[str, Any]]
 ) -> None:
@@ -424,6 +458,21 @@ def test_fused_forms_agree(lab: SimpleNamespace, name: str, which: int, monkeypa
     streams = [lab.stream(**stream_of(kind, rng, 30, [17, 30])) for kind in (noisy_items, halves, duplicates)]
     assert getattr(started(form(name, group), streams), "fused", None) is not None
     assert assert_agrees(lab, name, group, streams) > 0
+
+
+@pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") == "1", reason="interpreted kernels run anywhere")
+def test_where_triton_cannot_run_loops_take_its_place(
+    lab: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Here it finds a tensor where no GPU can reach it; elsewhere, say, no C compiler."""
+    pytest.importorskip("triton", reason="triton is not installed")
+    stream = lab.stream(**stream_of(noisy_items, np.random.default_rng(0), 30, [30]))
+    batch = StreamBatch([stream], DEVICE, precision(DEVICE, "float32"), "float32")
+    monkeypatch.setattr(batch, "device", "cuda")
+    tried = fused.works.__wrapped__
+    monkeypatch.setattr(fused, "works", lambda _: tried("cpu"))
+    assert not fused.usable(batch, 16)
+    assert "Triton kernels cannot run on this cpu, and slower loops take their place" in caplog.text
 
 
 def started(made: DeviceForm[Any], streams: list[Stream]) -> DeviceForm[Any]:

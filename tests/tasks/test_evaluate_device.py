@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -11,9 +12,10 @@ import numpy as np
 import pytest
 
 from models.config import MechanismConfig, SlotConfig
-from models.devices.device import DeviceClass, DeviceError, available_devices
-from models.devices.form import DEVICE_FORMS, Questions
+from models.devices.device import DeviceClass, DeviceError, available_devices, precision
+from models.devices.form import DEVICE_FORMS, Questions, objection
 from models.devices.forms.full_attention import FullAttentionForm
+from models.devices.stream_batch import BatchPhase, StreamBatch
 from models.mechanism import MECHANISMS
 from models.mechanisms.full_attention import FullAttention
 from models.stream import Phase, Stream, unit
@@ -21,6 +23,7 @@ from tasks import evaluate_device
 from tasks.evaluate import TIMING_METRICS, Outcome, evaluate
 from tasks.evaluate_device import UnsupportedError, evaluate_on
 from tasks.workload import WORKLOADS, Workload
+from tests.no_float64 import no_float64
 
 DEVICE: DeviceClass = os.environ.get("SLOTSWEEP_TEST_DEVICE", "cpu")  # type: ignore[assignment]
 
@@ -128,6 +131,31 @@ def test_times_are_shares_of_the_batch() -> None:
             assert outcome.metrics["read_us_per_query"] > 0
 
 
+def test_cosines_of_queries_are_part_of_reading_for_those_who_look_at_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow(StreamBatch):
+        def query_blocks(self, phase: BatchPhase) -> Any:
+            for block in super().query_blocks(phase):
+                time.sleep(0.2)
+                yield block
+
+    monkeypatch.setattr(evaluate_device, "StreamBatch", Slow)
+    configs = [mechanism({"name": name}) for name in ("linear_attention", "full_attention", "knn")]
+    [row] = evaluate_on(DEVICE, associative(items=8), configs, (1,), 2, "float32")
+    waited = 0.2 / (2 * 8) * 1e6
+    state, *slots = [(outcome.metrics or {})["read_us_per_query"] for outcome in row]
+    assert state < 0.5 * waited
+    assert min(slots) >= waited
+
+
+def test_a_mac_is_asked_for_no_64_bit_floats(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluate_device, "precision", lambda _, dtype: precision("mps", dtype))
+    configs = [config for config in map(mechanism, CONFIGS) if objection(config, "mps") is None]
+    with no_float64():
+        [row] = evaluate_on(DEVICE, PhasedStreams(None), configs, (3,), 3, "float32")
+    for config, ours, theirs in zip(configs, row, evaluate(PhasedStreams(None), configs, 3, 3, "float32"), strict=True):
+        assert untimed(ours) == pytest.approx(untimed(theirs), abs=1e-6), config
+
+
 def test_mechanisms_that_learn_run_beside_the_others() -> None:
     trees = [
         {"name": "recency", "budget": 5},
@@ -229,6 +257,29 @@ def test_too_many_streams_at_once_are_read_in_parts(fault: str, fragile: Callabl
     configs = [fragile(fault), mechanism({"name": "full_attention"})]
     [row] = evaluate_on(DEVICE, associative(items=6), configs, (1,), 5, "float32")
     assert untimed(row[0]) == untimed(row[1])
+
+
+def test_a_batch_is_gone_before_the_next_one_takes_memory(
+    fragile: Callable[[str], MechanismConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[weakref.ref[StreamBatch]] = []
+
+    class Watched(StreamBatch):
+        def __init__(self, *arguments: Any) -> None:
+            assert not any(batch() for batch in made)
+            super().__init__(*arguments)
+            made.append(weakref.ref(self))
+
+    monkeypatch.setattr(evaluate_device, "StreamBatch", Watched)
+    monkeypatch.setattr(evaluate_device, "batch_memory", lambda _: 1)
+    configs = [fragile("none"), fragile("crowded"), mechanism({"name": "adaptive_dp_cache"})]
+    evaluate_on(DEVICE, associative(items=6), configs, (1,), 3, "float32")
+    evaluate_on(DEVICE, associative(items=6), [fragile("raise"), configs[-1]], (1,), 3, "float32")
+    assert len(made) == 6
+    made.clear()
+    monkeypatch.setattr(evaluate_device, "batch_memory", lambda _: 1 << 30)
+    evaluate_on(DEVICE, associative(items=6), configs, (1,), 3, "float32")
+    assert len(made) > 3
 
 
 def test_a_trial_that_takes_too_long_fails_alone(fragile: Callable[[str], MechanismConfig]) -> None:

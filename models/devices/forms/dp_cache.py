@@ -68,6 +68,10 @@ class DPCacheForm(LeastUsedForm[DPCacheConfig]):
         short = lengths <= self.streams.precision.tie
         return (products / lengths.masked_fill(short, 1.0)).masked_fill(short, 0.0)
 
+    @property
+    def reads_cosines(self) -> bool:
+        return not self.centroid
+
     def query_cosines(self, questions: Questions, c: int) -> Tensor:
         import torch
 

@@ -57,7 +57,7 @@ class H2OForm(OnlineForm[H2OConfig]):
                 score[..., t] = 0.0
             victim = lowest(score, held & (ages[-t - 1 :] >= self.protected), self.tie, relative=True)
             victim = victim.clamp(max=t)[..., None]  # none could leave where all are protected, and none has to
-            held.scatter_(2, victim, (budgets > t)[:, None].expand_as(victim))
+            self.open.scatter_(2, victim, (budgets > t)[:, None].expand_as(victim))
 
     def observe(self, start: int, stop: int) -> None:
         """Add the attention of tokens start..stop-1, none of which has been dropped."""

@@ -24,7 +24,7 @@ class QuadraticMemoryForm(RidgeForm[QuadraticMemoryConfig]):
         import torch
 
         left, right = torch.triu_indices(keys.shape[-1], keys.shape[-1], device=keys.device)
-        scale = torch.where(left == right, 1.0, math.sqrt(2.0)).to(keys.dtype)
+        scale = torch.ones(len(left), dtype=keys.dtype, device=keys.device).masked_fill(left != right, math.sqrt(2.0))
         return keys[..., left] * keys[..., right] * scale
 
     @classmethod

@@ -20,7 +20,7 @@ class SuperpositionForm(StateForm[SuperpositionConfig]):
         import torch
 
         count = features.shape[1]
-        ages = torch.arange(count - 1, -1, -1, device=features.device)[:, None]
+        ages = torch.arange(count - 1, -1, -1, dtype=features.dtype, device=features.device)[:, None]
         for c, config in enumerate(self.configs):
             fresh = features.transpose(1, 2) @ (config.decay**ages * targets)
             self.states[:, c] = config.decay**count * self.states[:, c] + fresh

@@ -32,4 +32,4 @@ class TOVAForm(OnlineForm[TOVAConfig]):
             held = self.open[..., : t + 1]
             row = rows[:, None, t - start, : t + 1].expand_as(held)
             victim = lowest(row, held, self.streams.precision.tie)[..., None]
-            held.scatter_(2, victim, (budgets > t)[:, None].expand_as(victim))
+            self.open.scatter_(2, victim, (budgets > t)[:, None].expand_as(victim))
