@@ -1,0 +1,354 @@
+"""The course of one study: batches of proposals, each evaluated on as many seeds as can change the ranking."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from models.config import MechanismConfig, round_numbers
+from orchestrator.ledger import Ledger, Wanted
+from orchestrator.store.records import CellRow, ProposalRow
+from orchestrator.tuner.live import Known, LiveStudy, Stored, Told
+from orchestrator.tuner.samplers import default_batch
+from orchestrator.tuner.studies import StudySpec
+from tasks.kinds.tuning import Levels, TuningConfig, Wilcoxon
+from tasks.racing import Metrics, Race, looks
+from tasks.search import Goal, Params, Proposal, ProposalState, best_of, split
+from tasks.workload import WorkloadConfig
+
+MOST_HELD_OUT = 50
+"""Proposals of one Pareto front that are evaluated on the held-out seeds, at most."""
+
+CellOf = Callable[[WorkloadConfig, MechanismConfig], CellRow]
+Verdict = tuple[ProposalState, str | None]
+"""What became of a proposal: its state, and why it failed."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What the proposals of a batch are given before they are compared: trials at a level, with the first `seeds`."""
+
+    level: int
+    seeds: int
+
+
+@dataclass
+class Member:
+    """A proposal on its way. cells: one for each level, none where the params make no config."""
+
+    number: int
+    params: Params
+    cells: tuple[CellRow, ...]
+    same_as: int | None = None
+    state: ProposalState = "open"
+    error: str | None = None
+
+
+@dataclass
+class Batch:
+    """Proposals made together. rivals: metrics of the best proposals that were known when they were made."""
+
+    number: int
+    members: list[Member]
+    rivals: list[Metrics]
+    stage: int = 0
+
+    @property
+    def going(self) -> list[Member]:
+        """Those that are not decided yet."""
+        return [member for member in self.members if member.state == "open"]
+
+
+class Course:
+    """Drives one study. What it asks for follows from its spec and the results of earlier batches, never from timing.
+
+    Two batches are under way at a time, so that workers have work while proposals are made: a batch is made from the
+    results of all batches but the one before. Where a pruner compares with whatever is there, it is one at a time.
+    """
+
+    def __init__(
+        self, study: StudySpec, options: TuningConfig, seeds: Sequence[int], held_out: Sequence[int], cell_of: CellOf
+    ) -> None:
+        self.study = study
+        self.goal: Goal = options.goal
+        self._options = options
+        self._seeds = tuple(seeds)
+        self._held_out = tuple(held_out)
+        self._cell_of = cell_of
+        stops = options.stops
+        self._levels = stops if isinstance(stops, Levels) else None
+        self._race = Race(self.goal, stops.p) if isinstance(stops, Wilcoxon) else None
+        self._stages = _stages(stops, len(self._seeds))
+        self._under_way = 1 if self._levels else 2
+        self._batch = options.batch or default_batch(study.sampler, study.parameters)
+        self._live = LiveStudy(study.parameters, self.goal, study.sampler, study.seed, pruner=self._levels)
+        self._flying: deque[Batch] = deque()
+        self._told: list[Member] = []
+        self._mending: list[Member] = []
+        self._cells: dict[str, int] = {}
+        self._points = 0
+        self._batches = 0
+        self._exhausted = False
+        self._winners: list[Member] | None = None
+
+    # -- beginning ---------------------------------------------------------------------------------------------------
+
+    def begin(
+        self, rows: Sequence[ProposalRow], ledger: Ledger, known: Sequence[Known], points: Sequence[Params]
+    ) -> None:
+        """Begin with what is known of an earlier study and with points to try first; go on after stored proposals."""
+        self._live.warm_start(known)
+        self._live.enqueue(points)
+        self._points = len(points)
+        self._take_up(rows, ledger)
+        told = {member.number: member for member in self._told}
+        self._live.restore(
+            [
+                Stored(row.params, row.attributes, self._telling(member, ledger), self._by_level(member, ledger))
+                if (member := told.get(row.number))
+                else Stored(row.params, row.attributes)
+                for row in rows
+            ]
+        )
+
+    def _take_up(self, rows: Sequence[ProposalRow], ledger: Ledger) -> None:
+        batches: dict[int, list[Member]] = {}
+        for row in rows:
+            member = self._member(row.params, row.number, (row.state, row.error))
+            batches.setdefault(row.batch, []).append(member)
+        under_way = {row.batch for row in rows if row.state == "open"}
+        for number, batch in sorted(batches.items()):
+            if number in under_way:
+                known = [one for other in batches if other <= number - self._under_way for one in batches[other]]
+                self._flying.append(Batch(number, batch, self._front(known, ledger)))
+            else:
+                self._told += batch
+        self._batches = len(batches)
+        self._mending = [one for one in self._told if one.state == "failed" and self._is_mended(one, ledger)]
+
+    def _by_level(self, member: Member, ledger: Ledger) -> dict[int, float]:
+        """Values of the objective at the levels that a proposal came to."""
+        found: dict[int, float] = {}
+        for level, cell in enumerate(member.cells if self._levels else ()):
+            if not all(ledger.metrics(cell.digest, seed) for seed in self._seeds):
+                break
+            found[level] = self.goal.values(self._metrics(member, ledger, self._seeds, level))[0]
+        return found
+
+    def _is_mended(self, member: Member, ledger: Ledger) -> bool:
+        """Whether no trial of a failed proposal is failed any more: they were retried."""
+        if not member.cells:
+            return False
+        cell = member.cells[-1].digest
+        seeds = [seed for seed in ledger.seeds(cell) if seed in self._seeds]
+        return not any(ledger.has_ended(cell, [seed]) and ledger.metrics(cell, seed) is None for seed in seeds)
+
+    # -- going on ----------------------------------------------------------------------------------------------------
+
+    def advance(self, ledger: Ledger) -> tuple[list[Wanted], list[ProposalRow], dict[int, Verdict]]:
+        """Take up what `ledger` has learned: trials to ask for, new proposals, and verdicts on earlier ones."""
+        wanted: list[Wanted] = []
+        proposals: list[ProposalRow] = []
+        verdicts: dict[int, Verdict] = {}
+        while len(self._flying) < self._under_way and (batch := self._propose(proposals, ledger)):
+            self._flying.append(batch)
+        while self._flying:
+            for batch in self._flying:
+                self._judge(batch, ledger, wanted)
+            if self._flying[0].going:
+                break
+            first = self._flying.popleft()
+            for member in first.members:
+                self._live.tell(member.number, self._telling(member, ledger))
+                verdicts[member.number] = member.state, member.error
+            self._told += first.members
+            if batch := self._propose(proposals, ledger):
+                self._flying.append(batch)
+        self._mend(ledger, wanted, verdicts)
+        if not self._flying and not self._mending:
+            self._hold_out(ledger, wanted)
+        return wanted, proposals, verdicts
+
+    def _propose(self, proposals: list[ProposalRow], ledger: Ledger) -> Batch | None:
+        """The next batch; None if there is none, or there are as many proposals as there shall be."""
+        count = min(self._batch, self._options.trials - self.asked)
+        if count <= 0 or self._exhausted:
+            return None
+        made = self._live.ask(count, self._batches)
+        self._exhausted = len(made) < count
+        if not made:
+            return None
+        batch = Batch(self._batches, [], self._front(self._told, ledger))
+        for one in made:
+            member = self._member(one.params, one.number)
+            batch.members.append(member)
+            proposals.append(
+                ProposalRow(
+                    study=self.study.number,
+                    number=one.number,
+                    batch=batch.number,
+                    params=one.params,
+                    attributes=one.attributes,
+                    cell=member.cells[-1].digest if member.cells else None,
+                    same_as=member.same_as,
+                    enqueued=one.number < self._points,
+                )
+            )
+        self._batches += 1
+        return batch
+
+    def _member(self, params: Params, number: int, verdict: Verdict = ("open", None)) -> Member:
+        state, error = verdict
+        try:
+            cells = tuple(self._cell(params, level) for level in range(len(self._levels.levels) if self._levels else 1))
+        except ValidationError as failure:
+            why = "; ".join(str(one["msg"]) for one in failure.errors(include_url=False))
+            return Member(number, params, (), None, "failed", why)
+        first = self._cells.setdefault(cells[-1].digest, number)
+        return Member(number, params, cells, None if first == number else first, state, error)
+
+    def _cell(self, params: Params, level: int) -> CellRow:
+        """The cell of a proposal at a level. Raises ValidationError where the params do not go together."""
+        at_level = {self._levels.field: self._levels.levels[level]} if self._levels else {}
+        workload, mechanism = split({**params, **at_level})
+        read = self.study.workload_class.model_validate(round_numbers({**self.study.workload_fields, **workload}))
+        memory = self.study.mechanism_class.model_validate(round_numbers({**self.study.mechanism_fields, **mechanism}))
+        return self._cell_of(read, memory)
+
+    # -- judging -----------------------------------------------------------------------------------------------------
+
+    def _judge(self, batch: Batch, ledger: Ledger, wanted: list[Wanted]) -> None:
+        """Take the batch as far as its trials go, and ask for what it needs next."""
+        while going := batch.going:
+            stage = self._stages[batch.stage]
+            seeds = self._seeds[: stage.seeds]
+            if not all(ledger.has_ended(member.cells[stage.level].digest, seeds) for member in going):
+                wanted += [(member.cells[stage.level], seed) for seed in seeds for member in going]
+                return
+            for member in going:
+                self._check(member, stage, ledger)
+            self._compare(batch, stage, ledger)
+            batch.stage += 1
+
+    def _check(self, member: Member, stage: Stage, ledger: Ledger) -> None:
+        """Fail a proposal of which a trial failed, or whose trials do not report what the goal asks for."""
+        cell = member.cells[stage.level].digest
+        for seed in self._seeds[: stage.seeds]:
+            metrics = ledger.metrics(cell, seed)
+            missing = [name for name in self.goal.metrics if metrics is not None and name not in metrics]
+            if metrics is None or missing:
+                member.state = "failed"
+                member.error = f"no metric `{missing[0]}`" if missing else f"its trial with seed {seed} failed"
+                return
+
+    def _compare(self, batch: Batch, stage: Stage, ledger: Ledger) -> None:
+        """Stop those that cannot be the best; where nothing is left to do for the others, they are complete."""
+        last = stage == self._stages[-1]
+        seeds = self._seeds[: stage.seeds]
+        going = batch.going
+        known = {member.number: self._metrics(member, ledger, seeds, stage.level) for member in going}
+        if self._levels:
+            for member in going:
+                value = self.goal.values(known[member.number])[0]
+                if self._live.should_stop(member.number, stage.level, value) and not last:
+                    member.state = "stopped"
+        elif self._race and not last:
+            rivals = [*batch.rivals, *_best_of_metrics(list(known.values()), self.goal)]
+            for member in going:
+                if self._race.stops(known[member.number], rivals, seeds):
+                    member.state = "stopped"
+        for member in batch.going if last else ():
+            member.state = "complete"
+
+    def _metrics(
+        self, member: Member, ledger: Ledger, seeds: Sequence[int], level: int = -1
+    ) -> dict[str, dict[int, float]]:
+        return ledger.by_metric(member.cells[level].digest, seeds, self.goal.metrics) if member.cells else {}
+
+    def _telling(self, member: Member, ledger: Ledger) -> Told:
+        """What the sampler is told: means over the seeds that there are, fewer where a proposal was stopped."""
+        if member.state == "failed":
+            return Told()
+        if self._levels and member.state == "stopped":
+            return Told(stopped=True)
+        metrics = self._metrics(member, ledger, self._seeds)
+        return Told(self.goal.values(metrics), self.goal.violations(metrics))
+
+    def _front(self, members: Sequence[Member], ledger: Ledger) -> list[Metrics]:
+        """Metrics of the best of `members` that are complete."""
+        complete = [self._metrics(one, ledger, self._seeds) for one in members if one.state == "complete"]
+        return _best_of_metrics(complete, self.goal)
+
+    # -- ending ------------------------------------------------------------------------------------------------------
+
+    def _mend(self, ledger: Ledger, wanted: list[Wanted], verdicts: dict[int, Verdict]) -> None:
+        """Finish proposals that had failed and whose trials were retried. The sampler was told of the failure."""
+        for member in list(self._mending):
+            cell = member.cells[-1]
+            if not ledger.has_ended(cell.digest, self._seeds):
+                wanted += [(cell, seed) for seed in self._seeds]
+                continue
+            member.state, member.error = "complete", None
+            self._check(member, Stage(len(member.cells) - 1, len(self._seeds)), ledger)
+            verdicts[member.number] = member.state, member.error
+            self._mending.remove(member)
+
+    def _hold_out(self, ledger: Ledger, wanted: list[Wanted]) -> None:
+        """Ask for the trials of the best on seeds that nothing was chosen by."""
+        if self._winners is None:
+            decided = [
+                Proposal(0, one.number, {}, one.state, self._metrics(one, ledger, self._seeds), same_as=one.same_as)
+                for one in self._told
+            ]
+            best = best_of(decided, self.goal)
+            numbers = {one.number for one in best[:MOST_HELD_OUT]}
+            self._winners = [member for member in self._told if member.number in numbers]
+        wanted += [(member.cells[-1], seed) for seed in self._held_out for member in self._winners]
+
+    @property
+    def asked(self) -> int:
+        """Proposals made."""
+        return len(self._told) + sum(len(batch.members) for batch in self._flying)
+
+    @property
+    def told(self) -> int:
+        """Proposals that are decided."""
+        return len(self._told)
+
+    def over(self, ledger: Ledger) -> bool:
+        """Whether nothing is left to ask for, and all that was asked for has ended."""
+        if self._winners is None or self._flying or self._mending:
+            return False
+        return all(ledger.has_ended(member.cells[-1].digest, self._held_out) for member in self._winners)
+
+
+def _stages(stops: Wilcoxon | Levels | None, seeds: int) -> list[Stage]:
+    if isinstance(stops, Levels):
+        return [Stage(level, seeds) for level in range(len(stops.levels))]
+    return [Stage(0, count) for count in (looks(stops.first, seeds) if stops else [seeds])]
+
+
+def _best_of_metrics(known: Sequence[Metrics], goal: Goal) -> list[Metrics]:
+    """Those of `known` that are feasible and that no other dominates."""
+    proposals = [Proposal(0, number, {}, "complete", one) for number, one in enumerate(known)]
+    return [known[one.number] for one in best_of(proposals, goal)]
+
+
+def points_of(study: StudySpec, enqueue: Sequence[Mapping[str, object]]) -> list[Params]:
+    """Those of the points in a spec that a study can try: all of their parameters are its own."""
+    own = str(study.mechanism_class.model_fields["name"].default)
+    names = {parameter.name for parameter in study.parameters}
+    found = []
+    for point in enqueue:
+        params = {_renamed(name, own): value for name, value in point.items()}
+        if params.keys() <= names:
+            found.append(params)
+    return found
+
+
+def _renamed(name: str, mechanism: str) -> str:
+    owner, _, rest = name.partition(".")
+    return f"mechanism.{rest}" if owner == mechanism else name
