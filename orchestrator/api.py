@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from orchestrator.plan import Plan
+from orchestrator.machines import planned
 from orchestrator.plan_summary import PlanSummary, describe
 from orchestrator.preflight import check_before_submitting
 from orchestrator.requests import existing_store, find_sweep, load_spec
@@ -44,7 +44,8 @@ class Sweep:
 
 def plan(spec: str | Path, *, overrides: Sequence[str] = ()) -> PlanSummary:
     """What `spec` (a file, or the name of a ready-made spec) would run, and what it may cost. Starts nothing."""
-    return describe(Plan(load_spec(str(spec), overrides)), Settings.read(), workers=os.cpu_count() or 1)
+    settings = Settings.read()
+    return describe(planned(load_spec(str(spec), overrides), settings), settings, workers=os.cpu_count() or 1)
 
 
 def run(
@@ -64,8 +65,10 @@ def run(
     from orchestrator.store.store import Store
 
     settings = Settings.read()
+    if executor == "inline":
+        settings = replace(settings, ray_address=None)  # this machine is the fleet
     read = load_spec(str(spec), overrides)
-    made = Plan(replace(read, policy=replace(read.policy, wait=wait)))
+    made = planned(replace(read, policy=replace(read.policy, wait=wait)), settings)
     check_before_submitting(made, settings)
     store = Store.open(settings.database_url)
     submitted = submit_plan(store, made, use_cache=use_cache)

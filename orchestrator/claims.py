@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.errors import RequestError
 from orchestrator.lacking import part_lacking
+from orchestrator.machines import planned
 from orchestrator.plan import Plan
 from orchestrator.preflight import check_before_submitting
 from orchestrator.requests import load_spec
@@ -59,7 +60,7 @@ def find_measurements(store: Store, settings: Settings, paper: Paper, *, submit:
     """
     from tasks.claims import sweeps_of
 
-    plans = {name: Plan(load_spec(name)) for name in sweeps_of(paper.claims, everywhere=False)}
+    plans = {name: planned(load_spec(name), settings) for name in sweeps_of(paper.claims, everywhere=False)}
     rows = store.sweeps()
     found = {name: row for name, plan in plans.items() if (row := _newest(store, rows, plan)) is not None}
     sweeps = {name: row.id for name, row in found.items()}

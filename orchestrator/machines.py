@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache, partial
+from typing import TYPE_CHECKING
 
 from models.devices.device import DEVICE_CLASSES, DeviceClass
 from orchestrator.errors import ExecutorError, RequestError
 from orchestrator.fleet import Node, Want, cluster_nodes, is_read_directly, unmet
+from orchestrator.plan import Plan
 from orchestrator.settings import Settings
-from workers.hardware import this_machine
 
-MachineOf = Callable[[str], str]
-"""The machine (`workers.hardware.machine_id`) on which times are measured on a device class."""
+if TYPE_CHECKING:
+    from orchestrator.spec import Spec
 
 
-def measuring_machine(settings: Settings, accelerator: str | None) -> MachineOf:
-    """Tells the machine of a timed trial's key: this one, or with a cluster, of those of its nodes that offer the class
-    (and `accelerator`, if given) the kind with the most nodes.
+def planned(spec: Spec, settings: Settings) -> Plan:
+    """The plan of `spec` as it would run under `settings`.
 
-    What it returns raises RequestError where no node offers the class, ExecutorError where a cluster does not tell.
+    With a cluster, the machine of a timed trial's key is that of the nodes which offer its device class (and the spec's
+    accelerator, if it names one): where these are of several kinds, the kind of which there are most. The cluster is
+    asked when a timed trial is first looked at; that raises RequestError where no node offers the class, ExecutorError
+    where the cluster does not tell.
     """
     if settings.ray_address is None:
-        return this_machine
-    return cache(partial(_on_cluster, settings.ray_address, accelerator))
+        return Plan(spec)
+    return Plan(spec, cache(partial(_on_cluster, settings.ray_address, spec.policy.accelerator)))
 
 
 def _on_cluster(address: str, accelerator: str | None, device: str) -> str:

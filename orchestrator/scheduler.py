@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from models.devices.device import DeviceClass
 from orchestrator.batching import Batch
 from orchestrator.errors import ExecutorError
 from orchestrator.executors.base import Event, Executor, Finished, Joined, Leaving, Lost, Refused
@@ -27,6 +28,9 @@ from workers.host import WorkerCard
 
 LEASE_SECONDS = 60.0
 POLL_SECONDS = 0.25
+DECIDING_SECONDS = 0.005
+"""How long to wait for workers at a time, and how long while it is decided what to ask for next."""
+
 CONTROL_SECONDS = 1.0
 FLEET_SECONDS = 3.0
 """How often to look for nodes that joined or left."""
@@ -102,7 +106,7 @@ class Scheduler:
         self._holding: dict[str, deque[int]] = {}
         self._cards: dict[str, WorkerCard] = {}
         self._leaving: set[str] = set()
-        self._refusal: str | None = None
+        self._refusals: dict[DeviceClass, str] = {}
         self._stranded: list[str] = []
         self._head_since: dict[str, float] = {}
         self._suspicions = Suspicions()
@@ -133,11 +137,13 @@ class Scheduler:
         while not self._stop.cancel.is_set():
             self._control()
             if not self._stop.drain.is_set():
+                self._grow()
                 self._fill()
                 self._watch_all()
             if not self._running() and (self._stop.drain.is_set() or not self._look_further()):
                 break
-            for event in self._executor.wait(POLL_SECONDS):
+            deciding = any(job.is_deciding for job in self._jobs)
+            for event in self._executor.wait(DECIDING_SECONDS if deciding else POLL_SECONDS):
                 self._handle(event)
             self._part()
         for job in list(self._jobs):
@@ -171,8 +177,7 @@ class Scheduler:
                 if states.get(job.sweep.id) == SweepState.CANCELLED:
                     self._drop_attempts(job)
             if job.closed and not job.running:
-                self._jobs.remove(job)
-                self._queue.ended(job)
+                self._let_go(job)
         self._enforce_timeouts(now)
         self._adopt()
         if now - self._looked_after > FLEET_SECONDS:
@@ -192,7 +197,8 @@ class Scheduler:
     def _watch(self, job: Job, now: float) -> None:
         """Say what a sweep waits for that has trials and no worker for them, and pause it when it waited too long."""
         shortage = None if job.closed else self._executor.shortage(job.demands_left(read=bool(self._holding)))
-        why = None if shortage is None else self._refusal or shortage.why
+        refused = [] if shortage is None else [self._refusals[one] for one in shortage.devices & self._refusals.keys()]
+        why = None if shortage is None else "; ".join(sorted(refused)) or shortage.why
         if job.wait_for(why):
             if why is not None:
                 self._queue.log(job.sweep.id).warning("waiting for workers", why=why)
@@ -201,14 +207,19 @@ class Scheduler:
             job.stuck_since = None
             return
         job.stuck_since = job.stuck_since or now
-        hopeless = shortage.absent or self._refusal is not None
+        hopeless = shortage.absent or bool(refused)
         least = RETURN_SECONDS if job.begun else 0.0 if hopeless else TURN_SECONDS
         if now - job.stuck_since >= max(60 * job.policy.wait, least):
             patiently(self._store.set_sweep_state, job.sweep.id, SweepState.PAUSED)
             self._queue.log(job.sweep.id).warning("sweep paused", why=why)
             self._stranded.append(f"sweep {job.sweep.id} is paused: {why}")
-            self._jobs.remove(job)
-            self._queue.ended(job)
+            self._let_go(job)
+
+    def _grow(self) -> None:
+        """Take up what follows from results, in sweeps that grow by them."""
+        for job in self._jobs:
+            if job.grow():
+                self._on_progress(job.progress)
 
     def _look_further(self) -> bool:
         """Nothing runs and nothing was handed out: conclude finished sweeps; whether there is anything to wait for."""
@@ -217,6 +228,9 @@ class Scheduler:
                 patiently(self._store.cancel_pending, job.sweep.id)
             counts = patiently(self._store.counts, job.sweep.id)
             job.recount(counts)
+            if counts.open == 0 and job.growing:
+                time.sleep(DECIDING_SECONDS)
+                continue
             if counts.open == 0:
                 state = SweepState.FAILED if counts.failed or counts.cancelled else SweepState.DONE
                 self._end(job, state)
@@ -231,11 +245,16 @@ class Scheduler:
         self._controlled = 0.0
         return bool(self._jobs)
 
+    def _let_go(self, job: Job) -> None:
+        """Stop looking after a sweep."""
+        self._jobs.remove(job)
+        job.close()
+        self._queue.ended(job)
+
     def _end(self, job: Job, state: SweepState) -> None:
         patiently(self._store.set_sweep_state, job.sweep.id, state)
         self._queue.log(job.sweep.id).info(f"sweep {state}", done=job.progress.done, failed=job.progress.failed)
-        self._jobs.remove(job)
-        self._queue.ended(job)
+        self._let_go(job)
 
     def _leave(self, job: Job) -> None:
         """Stop working on a sweep that is not finished: paused, or cancelled."""
@@ -246,8 +265,7 @@ class Scheduler:
         else:
             patiently(self._store.set_sweep_state, job.sweep.id, SweepState.PAUSED)
             self._queue.log(job.sweep.id).info("sweep paused", done=job.progress.done)
-        self._jobs.remove(job)
-        self._queue.ended(job)
+        self._let_go(job)
 
     def _drop_attempts(self, job: Job) -> None:
         """Give up a cancelled sweep's attempts: what its workers still send back comes too late."""
@@ -270,7 +288,7 @@ class Scheduler:
         cards = self._executor.start(self._wants(), self._stop.drain.is_set)
         counted_on = [self._welcome(card) for card in cards]
         if counted_on and not any(counted_on):
-            raise ExecutorError(str(self._refusal))
+            raise ExecutorError("; ".join(self._refusals.values()))
 
     def _welcome(self, card: WorkerCard) -> bool:
         """Note a worker, and count on it unless its device disagrees with the references; whether it is counted on."""
@@ -287,14 +305,14 @@ class Scheduler:
         )
         if card.agreement is not None and not card.agreement["ok"]:
             patiently(self._store.set_worker_state, card.id, "refused")
-            self._refusal = f"no worker can be used: {_disagreement(card)}"
+            self._refusals[card.device] = f"no worker can be used: {_disagreement(card)}"
             for job in self._jobs:
                 self._queue.log(job.sweep.id).warning("worker refused", worker=card.id, why=_disagreement(card))
             self._executor.dismiss(card.id)
             return False
         self._holding[card.id] = deque()
         self._cards[card.id] = card
-        self._refusal = None
+        self._refusals.pop(card.device, None)
         return True
 
     def _fill(self) -> None:
@@ -351,7 +369,7 @@ class Scheduler:
                 self._leaving.add(event.worker)
                 self._warn("worker leaves", worker=event.worker, why=event.message)
             case Refused():
-                self._refusal = event.message
+                self._refusals[event.device] = event.message
                 self._warn("worker refused", why=event.message)
 
     def _warn(self, event: str, **fields: object) -> None:

@@ -22,6 +22,7 @@ from typing import Any
 
 from workers.devices import Offer, this_machine_offers
 from workers.gcs import Cluster, ClusterError, ClusterRequestError, Versions
+from workers.hardware import this_machine
 
 NECESSARY = ("python", "ray", "slotsweep")
 """What must be the same on every node, for processes to understand one another."""
@@ -147,6 +148,8 @@ class _Member:
         if node is None:
             self._tell(f"this machine could not become a node of {self._cluster.address}; what Ray says is above")
             return 3
+        for device in offer.devices:
+            self._cluster.tell_machine(node, device, this_machine(device))
         devices = ", ".join(offer.devices) + (f" ({offer.accelerator})" if offer.accelerator else "")
         self._tell(f"joined {self._cluster.address} with {offer.cpus} cores; devices: {devices}")
         while self._process.poll() is None and not self._told_to_go:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from orchestrator.explain import Explanation
     from orchestrator.plan import Plan
     from orchestrator.plan_summary import PlanSummary
+    from orchestrator.settings import Settings
 
 EXPLANATIONS_SHOWN = 20
 
@@ -60,15 +61,22 @@ def validate(spec: SpecName, overrides: Overrides = None, as_json: AsJson = Fals
         typer.echo(f"{spec}: ok, {sweeps}{trials} trials")
 
 
-def _plans_of(spec: str, overrides: list[str] | None, as_json: bool) -> dict[str, Plan]:
-    """The plans of the spec or suite, by name. What is wrong is printed as JSON if `as_json`, else raised."""
+def _plans_of(
+    spec: str, overrides: list[str] | None, as_json: bool, settings: Settings | None = None
+) -> dict[str, Plan]:
+    """The plans of the spec or suite, by name, as they would run under `settings` (None: on this machine).
+
+    What is wrong is printed as JSON if `as_json`, else raised.
+    """
     from orchestrator.exit_codes import WRONG_REQUEST
+    from orchestrator.machines import planned
     from orchestrator.plan import Plan
     from orchestrator.requests import load_specs
     from orchestrator.spec import SpecError
 
     try:
-        return {name: Plan(read) for name, read in load_specs(spec, overrides or ()).items()}
+        specs = load_specs(spec, overrides or ())
+        return {name: Plan(read) if settings is None else planned(read, settings) for name, read in specs.items()}
     except SpecError as error:
         if not as_json:
             raise
@@ -87,7 +95,7 @@ def plan(
     from orchestrator.settings import Settings
 
     settings, workers = Settings.read(), os.cpu_count() or 1
-    plans = _plans_of(spec, overrides, as_json)
+    plans = _plans_of(spec, overrides, as_json, settings)
     described = [(made, describe(made, settings, workers, explained=explain)) for made in plans.values()]
     if as_json:
         [*_, (_, last)] = described

@@ -100,17 +100,13 @@ def _whose_data_are_here(plans: dict[str, Plan]) -> dict[str, Plan]:
 
 def _checked_plans(settings: Any, what: str, overrides: list[str], wait: float | None) -> dict[str, Plan]:
     """The plans of the spec or suite that `what` names, none of which is refused."""
-    from orchestrator.machines import measuring_machine
-    from orchestrator.plan import Plan
+    from orchestrator.machines import planned
     from orchestrator.preflight import check_before_submitting
     from orchestrator.requests import load_specs
 
     specs = load_specs(what, overrides)
     plans = {
-        name: Plan(
-            replace(spec, policy=replace(spec.policy, wait=wait or 0.0)),
-            measuring_machine(settings, spec.policy.accelerator),
-        )
+        name: planned(replace(spec, policy=replace(spec.policy, wait=wait or 0.0)), settings)
         for name, spec in specs.items()
     }
     for plan in plans.values():

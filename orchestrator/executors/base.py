@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Protocol
 
+from models.devices.device import DeviceClass
 from orchestrator.fleet import Demand, Want
 from workers.batch import BatchReport, BatchTask
 from workers.host import WorkerCard
@@ -48,17 +49,23 @@ class Leaving:
 
 @dataclass(frozen=True)
 class Refused:
-    """A worker could not be started; the place is not tried again."""
+    """A worker for a device class could not be started; the place is not tried again."""
 
+    device: DeviceClass
     message: str
 
 
 @dataclass(frozen=True)
 class Shortage:
-    """Why trials find no worker. `absent`: nothing in the fleet could take them, now or after a wait for its turn."""
+    """Why trials find no worker.
+
+    absent   nothing in the fleet could take them, now or after a wait for its turn
+    devices  the classes that are short
+    """
 
     why: str
     absent: bool
+    devices: frozenset[DeviceClass]
 
 
 Event = Finished | Lost | Joined | Leaving | Refused

@@ -42,7 +42,7 @@ class InlineExecutor:
                 why = f"{type(error).__name__}: {error}"
                 if device == "cpu":
                     raise PreparationError(why) from error
-                self._refusals.append(Refused(f"a worker could not be started on {device}: {why}"))
+                self._refusals.append(Refused(device, f"a worker could not be started on {device}: {why}"))
                 continue
             self._hosts[host.card.id] = host
             cards.append(host.card)
@@ -56,11 +56,14 @@ class InlineExecutor:
     def shortage(self, demands: AbstractSet[Demand]) -> Shortage | None:
         cards = [host.card for host in self._hosts.values()]
         there = [Want(card.device, card.accelerator, card.machine) for card in cards]
-        if all(any(want.met_by(there) for want in demand) for demand in demands):
+        short = frozenset(
+            want.device for demand in demands if not any(want.met_by(there) for want in demand) for want in demand
+        )
+        if not short:
             return None
         offer = this_machine_offers()
         why = unmet(demands, [self._node(offer)], unusable=offer.unusable)
-        return Shortage(why or "this process is no worker any more", absent=True)
+        return Shortage(why or "this process is no worker any more", absent=True, devices=short)
 
     def _node(self, offer: Offer) -> Node:
         return local_node(offer, {device: this_machine(device) for device in offer.devices})

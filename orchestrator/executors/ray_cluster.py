@@ -135,22 +135,26 @@ class RayExecutor:
 
     def shortage(self, demands: AbstractSet[Demand]) -> Shortage | None:
         nodes = list(self._nodes.values())
-        if (why := unmet(demands, nodes)) is not None:
-            if not self._settings.ray_address:
-                why = unmet(demands, nodes, unusable=this_machine_offers().unusable) or why
-            return Shortage(why, absent=True)
-        short = {want for demand in demands if not any(map(self._served, demand)) for want in demand}
-        if not short:
+        absent = [demand for demand in demands if not any(node.meets(want) for node in nodes for want in demand)]
+        unserved = absent or [demand for demand in demands if not any(map(self._served, demand))]
+        if not unserved:
             return None
+        short = frozenset(want for demand in unserved for want in demand)
+        devices = frozenset(want.device for want in short)
+        if absent:
+            unusable = None if self._settings.ray_address else this_machine_offers().unusable
+            return Shortage(str(unmet(absent, nodes, unusable=unusable)), absent=True, devices=devices)
+        return Shortage(self._why_taken(short, nodes), absent=False, devices=devices)
+
+    def _why_taken(self, short: AbstractSet[Want], nodes: Sequence[Node]) -> str:
         wanted = " or ".join(sorted(map(str, short)))
         if not self._alone:
-            return Shortage(f"every place on {wanted} is taken by others", absent=False)
-        busy = [node.name for node in nodes if any(map(node.meets, short)) and not self._reservations.held(node.id)]
+            return f"every place on {wanted} is taken by others"
+        able = [node for node in nodes if any(map(node.meets, short))]
+        busy = [node for node in able if not self._reservations.held(node.id)]
         why = "others compute on each" if busy else "no worker could be started on any"
-        return Shortage(
-            f"times are measured on whole nodes, and {why} with {wanted}: {', '.join(busy or map(str, nodes))}",
-            absent=False,
-        )
+        names = ", ".join(node.name for node in busy or able)
+        return f"times are measured on whole nodes, and {why} with {wanted}: {names}"
 
     def _served(self, want: Want) -> bool:
         """Whether there is a worker for `want`, or one is starting that may be."""
@@ -253,10 +257,11 @@ class RayExecutor:
             card = WorkerCard(**ray.get(hello))
         except ray.exceptions.RayError as error:
             self._failures[place] += 1
+            where = self._nodes[place.node].name
             if self._failures[place] < MOST_STARTS and not dead_local_processes() and self._usable(place.node):
                 self._start_worker(place, place.cpus)
                 return []
-            return [Refused(f"a worker could not be started on {self._nodes[place.node].name}: {_short(error)}")]
+            return [Refused(place.device, f"a worker could not be started on {where}: {_short(error)}")]
         found = _Worker(actor, place, card)
         if self._alone:
             self._learn_machine(place.node, card)

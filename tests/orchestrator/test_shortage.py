@@ -64,7 +64,8 @@ class Fleet(SimulatedExecutor):
     def shortage(self, demands: AbstractSet[Demand]) -> Shortage | None:
         short = [demand for demand in demands if not any(want.met_by(self.there) for want in demand)]
         why = unmet(short, [CPU])
-        return None if why is None else Shortage(why, absent=True)
+        devices = frozenset(want.device for demand in short for want in demand)
+        return None if why is None else Shortage(why, absent=True, devices=devices)
 
 
 def scheduled(text: str, store: Store, settings: Settings, fleet: Fleet, wait: float = 0.0) -> list[Progress]:
@@ -97,6 +98,17 @@ def test_one_that_may_wait_uses_who_joins(store: Store, settings: Settings, monk
     assert said[-1].waiting is None
 
 
+@pytest.mark.parametrize(("device", "told"), [("cuda", "CUDA failed to start"), ("mps", "no worker offers mps")])
+def test_a_refused_worker_is_the_reason_where_its_class_is_short(
+    store: Store, settings: Settings, monkeypatch: pytest.MonkeyPatch, device: str, told: str
+) -> None:
+    monkeypatch.setattr(scheduler, "FLEET_SECONDS", 0.0)
+    monkeypatch.setattr(scheduler, "CONTROL_SECONDS", 0.2)
+    monkeypatch.setattr(scheduler, "RETURN_SECONDS", 1.0)
+    with pytest.raises(ExecutorError, match=f"is paused: {told}"):
+        scheduled(SMALL + f"device: [cpu, {device}]\n", store, settings, Fleet(Refused("cuda", "CUDA failed to start")))
+
+
 def test_what_can_run_runs_before_the_rest_is_given_up(
     store: Store, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,7 +139,7 @@ def test_a_gpu_that_torch_cannot_use_leaves_the_cpu_to_an_inline_sweep(
     executor = InlineExecutor(prepared, settings.kernels)
     assert [one.device for one in executor.start({Want("cuda"), Want("cpu")}, lambda: False)] == ["cpu"]
     said = "a worker could not be started on cuda: RuntimeError: the driver of cuda is too old"
-    assert executor.wait(0.0) == [Refused(said)]
+    assert executor.wait(0.0) == [Refused("cuda", said)]
     with pytest.raises(PreparationError, match=said):
         executor.start({Want("cuda")}, lambda: False)
 
