@@ -181,4 +181,8 @@ episodes: 30               # streams a trial averages over
 
     @classmethod
     def summarise(cls, rows: Sequence[Row], asked: Asked = NOTHING_ASKED) -> Summary:
-        return summarise(rows)
+        if not isinstance(asked.options, TuningConfig):
+            return summarise(rows)
+        from tasks.tuning_sections import summarise_tuning
+
+        return summarise_tuning(rows, asked.studies, asked.proposals, asked.options.goal)
