@@ -22,8 +22,8 @@ CUDA_MEMORY = "cuda_memory"
 ACCELERATOR_TYPE = "accelerator_type:"
 """The resource in which Ray names a node's model of GPU."""
 
-NVIDIA_NAME = re.compile(r"\w+\s+([A-Z0-9]+)")
-"""Ray's own pattern for the model in `NVIDIA H100 80GB HBM3` or `Tesla T4`."""
+NVIDIA_NAME = re.compile(r"\w+\s+((?:[A-Z]+\s+)*[A-Z0-9]*\d[A-Z0-9]*)")
+"""Ray's own pattern for the model in `NVIDIA H100 80GB HBM3`, `Tesla T4` or `NVIDIA RTX A6000`."""
 
 
 @dataclass(frozen=True)
@@ -121,10 +121,12 @@ def _instance(name: str) -> list[Any]:
         return []
 
 
-def nvidia_model(name: str) -> str | None:
-    """The model in a GPU's name, as Ray has it: `NVIDIA H100 80GB HBM3` is an H100."""
+def nvidia_model(name: str) -> str:
+    """The model in a GPU's name, as Ray advertises it: `NVIDIA H100 80GB HBM3` is an H100, and of a name that does not
+    fit Ray's pattern all but the maker is the model, as in GeForce-RTX-4090."""
     found = NVIDIA_NAME.match(name)
-    return found.group(1) if found else None
+    model = found.group(1) if found else name.strip().removeprefix("NVIDIA ").strip()
+    return model.replace(" ", "-")
 
 
 def torch_without_cuda() -> str | None:

@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.errors import ExecutorError
 from orchestrator.executors.placing import places
-from orchestrator.fleet import Node, Want, local_node, nodes_of, unmet
+from orchestrator.fleet import Node, Want, local_node, nodes_of, same_model, unmet
+from orchestrator.machines import commonest_machine
 from workers.devices import Offer
 
 H100 = Node("a", "big", 16, cuda=2, gpus=2, accelerator="H100", cuda_memory=160)
@@ -62,6 +64,47 @@ def test_what_is_there_is_not_missing() -> None:
     assert unmet([frozenset({Want("cuda")})], [local_node(Offer(4, cuda=1, accelerator="T4"))]) is None
     told = unmet([frozenset({Want("cuda")})], [local_node(Offer(4))], unusable="torch is built for cpu")
     assert "its GPU cannot be used: torch is built for cpu" in str(told)
+
+
+@pytest.mark.parametrize(
+    ("written", "advertised", "same"),
+    [
+        ("RTX 4090", "GeForce-RTX-4090", True),
+        ("NVIDIA GeForce RTX 4090", "GeForce-RTX-4090", True),
+        ("rtx4090", "GeForce-RTX-4090", True),
+        ("RTX A6000", "RTX-A6000", True),
+        ("m3 max", "M3-Max", True),
+        ("H100", "H100", True),
+        ("RTX 4070", "GeForce-RTX-4070-Laptop-GPU", False),
+        ("GTX 1080", "GeForce-GTX-1080-Ti", False),
+        ("H100", "H200", False),
+        ("M3", "M3-Max", False),
+        ("H100", None, False),
+    ],
+)
+def test_models_may_be_written_as_people_write_them(written: str, advertised: str | None, same: bool) -> None:
+    assert same_model(written, advertised) is same
+    assert Want("cuda", written).met_by([Want("cuda", advertised)]) is same
+
+
+def test_times_of_one_machine_are_wanted_from_its_nodes() -> None:
+    """A node that does not tell may be of that kind: its workers will say."""
+    want, twin = Want("cpu", machine="a" * 32), replace(PLAIN, machines={"cpu": "a" * 32})
+    other = replace(PLAIN, machines={"cpu": "b" * 32, "cuda": "a" * 32})
+    assert [node.meets(want) for node in (twin, PLAIN, other)] == [True, True, False]
+    told = unmet([frozenset({want})], [other])
+    assert told == (
+        "no worker offers cpu of machine aaaaaaaa; there is plain: 8 cores, machine bbbbbbbb; its times are of one "
+        "kind of machine: submit the spec again to measure on one that is there"
+    )
+
+
+def test_a_timed_sweep_is_for_the_machine_of_most_nodes() -> None:
+    kinds = [replace(PLAIN, id=str(number), machines={"cpu": kind}) for number, kind in enumerate("abbca")]
+    assert commonest_machine([*kinds, PLAIN], "cpu") == "b", "of two with as many, always the same"
+    assert commonest_machine([*kinds, kinds[0]], "cpu") == "a"
+    with pytest.raises(ExecutorError, match="plain did not tell what machine measures times on cpu"):
+        commonest_machine([PLAIN], "cpu")
 
 
 def kinds(node: Node, wants: set[Want] = EVERY, *, alone: bool = False) -> dict[str, int]:

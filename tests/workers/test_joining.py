@@ -25,11 +25,18 @@ from workers.join import NECESSARY, differences, not_told, our_versions, ray_env
         ("NVIDIA A100-SXM4-40GB", "A100"),
         ("Tesla T4", "T4"),
         ("NVIDIA L40S", "L40S"),
-        ("nonsense", None),
+        ("NVIDIA RTX A6000", "RTX-A6000"),
+        ("NVIDIA RTX 6000 Ada Generation", "RTX-6000"),
+        ("NVIDIA GeForce RTX 4090", "GeForce-RTX-4090"),
+        ("NVIDIA GeForce GTX 1080 Ti", "GeForce-GTX-1080-Ti"),
+        ("NVIDIA TITAN RTX", "TITAN-RTX"),
+        ("nonsense", "nonsense"),
     ],
 )
-def test_models_have_rays_names(name: str, model: str | None) -> None:
-    assert nvidia_model(name) == model
+def test_models_have_rays_names(name: str, model: str) -> None:
+    from ray._private.accelerators.nvidia_gpu import NvidiaGPUAcceleratorManager
+
+    assert nvidia_model(name) == model == NvidiaGPUAcceleratorManager._gpu_name_to_accelerator_type(name)
 
 
 @pytest.mark.parametrize(
