@@ -12,9 +12,10 @@ from itertools import chain
 from models.devices.device import DeviceClass
 from orchestrator.batching import Batch, batches, shuffled
 from orchestrator.fleet import Demand, Want
+from orchestrator.growth import Grower, Growth
 from orchestrator.outlook import Outlook, Span
 from orchestrator.spec.spec import Policy
-from orchestrator.store.records import Accepted, Counts, Lease, Pending, SweepRow
+from orchestrator.store.records import Accepted, CellRow, Counts, Lease, Pending, SweepRow
 from orchestrator.store.store import Store
 from orchestrator.waiting import WaitingBatches
 from tasks.devices import classes_for
@@ -28,6 +29,7 @@ class Progress:
     """How far a sweep is. `computed` counts trials finished by this run, in `seconds` since its workers were ready.
 
     waiting: why some of its trials have no worker to go to; None if all have
+    growth: how far it is with what is added as results come in, in words; None where nothing is
     left: seconds that it will still take, as far as can be told; None before anything was measured
     """
 
@@ -40,6 +42,12 @@ class Progress:
     seconds: float = 0.0
     waiting: str | None = None
     left: float | None = None
+    growth: str | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all trials have ended, and none will be added."""
+        return self.done + self.failed == self.total and (self.growth is None or self.left == 0)
 
 
 class Job:
@@ -49,9 +57,11 @@ class Job:
     plan order. Trials that share streams stay together, seed by seed. Where time is measured, the order is random.
     """
 
-    def __init__(self, store: Store, sweep: SweepRow, policy: Policy) -> None:
+    def __init__(self, store: Store, sweep: SweepRow, policy: Policy, growth: Growth | None = None) -> None:
         self.sweep = sweep
         self.policy = policy
+        self._grower = Grower(growth) if growth is not None else None
+        self._samples = growth.samples if growth is not None else ()
         self.running: dict[int, Batch] = {}
         self.closed = False
         self.begun = False
@@ -80,7 +90,7 @@ class Job:
     @property
     def demands(self) -> AbstractSet[Demand]:
         """What the sweep's cells need: one of each of these."""
-        return {self._demand(cell) for cell in self._cells}
+        return {self._demand(cell) for cell in self._cells} | {self._demand_of(cell) for cell in self._samples}
 
     def demands_left(self, *, read: bool) -> AbstractSet[Demand]:
         """What waiting trials need that workers could not be handed; all demands if no worker has `read` any."""
@@ -89,22 +99,50 @@ class Job:
     def _demand(self, cell: int) -> Demand:
         """Workers of which one can run the trials of a cell (a row). Times are measured on the machine of their key."""
         if cell not in self._demands:
-            row, model = self._cells[cell], self.policy.accelerator
-            classes: AbstractSet[DeviceClass] = (
-                classes_for("any", self.sweep.kind, load_mechanism(row.mechanism), row.dtype)
-                if row.device == "any"
-                else {row.device}
-            )
-            self._demands[cell] = frozenset(
-                Want(device, None if device == "cpu" else model, row.machine) for device in classes
-            )
+            self._demands[cell] = self._demand_of(self._cells[cell])
         return self._demands[cell]
+
+    def _demand_of(self, cell: CellRow) -> Demand:
+        model = self.policy.accelerator
+        classes: AbstractSet[DeviceClass] = (
+            classes_for("any", self.sweep.kind, load_mechanism(cell.mechanism), cell.dtype)
+            if cell.device == "any"
+            else {cell.device}
+        )
+        return frozenset(Want(device, None if device == "cpu" else model, cell.machine) for device in classes)
 
     def next_batch(self, worker: WorkerCard) -> Batch | None:
         """The next batch to hand to `worker`; None when there is none for it right now."""
         if self.closed or self.spent:
             return None
         return self._waiting.next(Want(worker.device, worker.accelerator, worker.machine))
+
+    @property
+    def growing(self) -> bool:
+        """Whether trials may still be added that follow from results."""
+        return self._grower is not None and not (self.spent or self._grower.over)
+
+    @property
+    def is_deciding(self) -> bool:
+        """Whether what to add is being decided."""
+        return self._grower is not None and self._grower.busy
+
+    def grow(self) -> bool:
+        """Take up what was added to the sweep, and let it be decided what follows from new results; whether any was."""
+        grown = None if self._grower is None or self.closed or self.spent else self._grower.take()
+        if grown is None or self._grower is None:
+            return False
+        self._cells.update(grown.cells)
+        pages = iter([list(grown.trials)])
+        self._waiting.add(batches(lambda _after, _limit: next(pages, []), self._cells))
+        total = self.progress.total + len(grown.trials)
+        self.progress = replace(self.progress, total=total, growth=self._grower.words, left=self._left())
+        return True
+
+    def close(self) -> None:
+        """Nobody works on the sweep here any more."""
+        if self._grower is not None:
+            self._grower.close()
 
     def hasten(self, batch: Batch, trials: set[int]) -> None:
         """Hand out those of `batch`'s trials that are in `trials` before everything else."""
@@ -154,14 +192,25 @@ class Job:
             failed=self.progress.failed + accepted.failed,
             computed=self.progress.computed + accepted.done + accepted.failed,
             seconds=seconds,
-            left=self._outlook.left() * seconds / measured if (measured := self._outlook.measured) else None,
         )
+        self.progress = replace(self.progress, left=self._left())
+
+    def _left(self) -> float | None:
+        """Seconds that the rest will take, as far as can be told."""
+        seconds = self.progress.seconds
+        if self._grower is not None:
+            share = self._grower.share
+            return seconds * (1.0 - share) / share if share > 0 else None
+        measured = self._outlook.measured
+        return self._outlook.left() * seconds / measured if measured else None
 
     def observe(self, batch: Batch, report: BatchReport) -> None:
         """Learn from what an attempt measured how long the rest will take."""
         cells = {trial.trial: trial.cell for trial in batch.trials}
         for trial in report.trials:
             self._outlook.note(cells[trial.trial], trial.wall_seconds)
+        if self._grower is not None:
+            self._grower.note(trial.trial for trial in report.trials)
 
     def _rest(self) -> Iterator[Batch]:
         waiting = self._store.waiting_cells(self.sweep.id)

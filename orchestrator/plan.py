@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import chain
@@ -16,6 +16,8 @@ from orchestrator.fingerprint import fingerprint, module_hashes
 from orchestrator.store.records import CellRow
 from tasks.devices import AskedDevice
 from tasks.kind import KINDS, Kind
+from tasks.kinds.tuning import TuningConfig
+from tasks.search import parameters_of
 from tasks.workload import WORKLOADS, WorkloadConfig
 from workers.hardware import this_machine
 
@@ -50,10 +52,14 @@ class Plan:
 
     @cached_property
     def groups(self) -> tuple[StreamGroup, ...]:
-        """Stream groups in plan order."""
-        mechanisms = [(config, config.identity()) for config in self.spec.mechanism_configs()]
+        """Stream groups in plan order. Where fields are searched, one cell stands for all that will be proposed."""
+        mechanisms = tuple(self.spec.mechanism_configs())
         return tuple(
-            self._group(workload, mechanisms, device) for workload in self.spec.workloads() for device in self.devices
+            StreamGroup(
+                workload, self._episodes(workload), tuple(self.cell(workload, one, device) for one in mechanisms)
+            )
+            for workload in self.spec.workloads()
+            for device in self.devices
         )
 
     @property
@@ -63,38 +69,61 @@ class Plan:
             return ("cpu",)
         return self.spec.devices
 
-    def _group(
-        self,
-        workload: WorkloadConfig,
-        mechanisms: Sequence[tuple[MechanismConfig, dict[str, object]]],
-        device: AskedDevice,
-    ) -> StreamGroup:
-        episodes = self.spec.episodes or WORKLOADS.implementation(workload.name).default_episodes
-        shared: dict[str, object] = {"workload": workload.identity(), "episodes": episodes, "dtype": self.spec.dtype}
-        shared |= {"device": device, "machine": self.machine_of(device) if self.kind.measures_time else None}
-        cells = tuple(
-            cell_row(self.spec.kind, shared, identity, self._fingerprint(workload.name, config.name, device))
-            for config, identity in mechanisms
+    def cell(
+        self, workload: WorkloadConfig, mechanism: MechanismConfig, device: AskedDevice, code: str | None = None
+    ) -> CellRow:
+        """The cell of `mechanism` on `workload` in a sweep of this spec. code: its fingerprint, where one is pinned."""
+        return cell_row(
+            self.spec.kind,
+            {
+                "workload": workload.identity(),
+                "episodes": self._episodes(workload),
+                "dtype": self.spec.dtype,
+                "device": device,
+                "machine": self.machine_of(device) if self.kind.measures_time else None,
+            },
+            mechanism.identity(),
+            code or code_fingerprint(self.spec.kind, workload.name, mechanism.name, device),
         )
-        return StreamGroup(workload, episodes, cells)
+
+    def _episodes(self, workload: WorkloadConfig) -> int:
+        return self.spec.episodes or WORKLOADS.implementation(workload.name).default_episodes
 
     @cached_property
     def kind(self) -> type[Kind]:
         """The spec's job type."""
         return KINDS.implementation(self.spec.kind)
 
-    def _fingerprint(self, workload: str, mechanism: str, device: AskedDevice) -> str:
-        return code_fingerprint(self.spec.kind, workload, mechanism, device)
-
     @property
     def cell_count(self) -> int:
         """Cells of the plan."""
         return sum(len(group.cells) for group in self.groups)
 
+    @cached_property
+    def grows(self) -> bool:
+        """Whether trials will follow from results."""
+        return self.kind.proposes or self.spec.until is not None
+
+    @cached_property
+    def counts(self) -> dict[str, int]:
+        """Trials of each cell (a digest), at most: those that may follow from results are counted too."""
+        cells = [cell for group in self.groups for cell in group.cells]
+        if isinstance(self.spec.options, TuningConfig):
+            return {cell.digest: self._proposed(self.spec.options, cell) for cell in cells}
+        seeds = self.spec.until.rule.most if self.spec.until else len(self.spec.seeds)
+        return {cell.digest: seeds for cell in cells}
+
+    def _proposed(self, options: TuningConfig, cell: CellRow) -> int:
+        """All seeds of what a cell stands for, and the held-out ones of the best; of a reference the latter alone."""
+        studies = len(options.samplers) * options.repeats
+        if not _is_searched(options, cell):
+            return options.held_out
+        return studies * (options.trials * len(self.spec.seeds) + options.held_out)
+
     @property
     def trial_count(self) -> int:
-        """Trials of the plan."""
-        return self.cell_count * len(self.spec.seeds)
+        """Trials of the plan, at most."""
+        return sum(self.counts[cell.digest] for group in self.groups for cell in group.cells)
 
     def code(self) -> dict[str, dict[str, str]]:
         """Hashes of the modules behind each fingerprint of the plan's cells, by fingerprint and module."""
@@ -103,14 +132,25 @@ class Plan:
         return dict(_code(_modules(self.spec.kind, *named)) for named in parts)
 
     def trials(self) -> Iterator[TrialAsked]:
-        """Every trial, in plan order."""
+        """Every trial that is asked for at first, in plan order: where fields are searched, those of what is not."""
         for group in self.groups:
-            untrained = [cell for cell in group.cells if not is_trained(cell)]
-            trained = [cell for cell in group.cells if is_trained(cell)]
-            seed_by_seed = ((cell, seed) for seed in self.spec.seeds for cell in untrained)
-            cell_by_cell = ((cell, seed) for cell in trained for seed in self.spec.seeds)
+            cells, seeds = group.cells, self.spec.seeds
+            if isinstance(self.spec.options, TuningConfig):
+                seeds = self.spec.held_out
+                cells = tuple(cell for cell in cells if not _is_searched(self.spec.options, cell))
+            untrained = [cell for cell in cells if not is_trained(cell)]
+            trained = [cell for cell in cells if is_trained(cell)]
+            seed_by_seed = ((cell, seed) for seed in seeds for cell in untrained)
+            cell_by_cell = ((cell, seed) for cell in trained for seed in seeds)
             for cell, seed in chain(seed_by_seed, cell_by_cell):
                 yield cell, seed, trial_key(cell, seed)
+
+
+def _is_searched(options: TuningConfig, cell: CellRow) -> bool:
+    """Whether some fields of the cell's configs are searched."""
+    workload = WORKLOADS.config_class(cell.workload["name"])
+    mechanism = MECHANISMS.config_class(cell.mechanism["name"])
+    return bool(parameters_of(options.search, workload, mechanism))
 
 
 def is_trained(cell: CellRow) -> bool:

@@ -18,6 +18,7 @@ from orchestrator.code_snapshot import is_file, module_name, take_snapshot
 from orchestrator.errors import RequestError
 from orchestrator.executors.base import Executor
 from orchestrator.executors.inline import InlineExecutor
+from orchestrator.growth import grow_from_store, growth_of, sample_cells
 from orchestrator.job import Job, Progress
 from orchestrator.logs import SweepLog
 from orchestrator.patience import patiently
@@ -109,7 +110,7 @@ class SweepQueue:
         return jobs
 
     def _waiting(self) -> list[Job]:
-        return [Job(self._store, row, policy_of(row)) for row in self.rows()]
+        return [Job(self._store, row, policy_of(row), growth_of(self._store, row)) for row in self.rows()]
 
     def _is_like_first(self, row: SweepRow) -> bool:
         first = self._first
@@ -175,9 +176,16 @@ def execute(
             if not waiting:
                 break
             first = patiently(store.sweep, waiting[0])
+            if is_whole := first.counts.open == 0:
+                is_whole = patiently(grow_from_store, store, first)
+                first = patiently(store.sweep, first.id)
+                is_whole = is_whole and first.counts.open == 0
             together = waiting if named is not None else None
-            queue = SweepQueue(store, settings, first, [first.id] if first.counts.open == 0 else together)
-            _run(settings, store, first, queue, executor, on_progress, stop)
+            queue = SweepQueue(store, settings, first, [first.id] if is_whole else together)
+            if is_whole:
+                _conclude(store, first, queue)
+            else:
+                _run(settings, store, first, queue, executor, on_progress, stop)
             drawings |= queue.drawings
             touched += [first.id, *(sweep for sweep in queue.drawings if sweep != first.id)]
         if named is None:
@@ -208,6 +216,16 @@ def _outcome(store: Store, sweep: str, drawing: Future[Drawn] | None, seconds: f
     )
 
 
+def _conclude(store: Store, sweep: SweepRow, queue: SweepQueue) -> None:
+    """End a sweep that has nothing left to compute, without starting a worker."""
+    [job] = queue.adopt()
+    store.set_sweep_state(sweep.id, SweepState.RUNNING)
+    failed = sweep.counts.failed or sweep.counts.cancelled
+    store.set_sweep_state(sweep.id, SweepState.FAILED if failed else SweepState.DONE)
+    queue.ended(job)
+    queue.close()
+
+
 def _run(
     settings: Settings,
     store: Store,
@@ -217,15 +235,7 @@ def _run(
     on_progress: Callable[[Progress], None],
     stop: StopRequest,
 ) -> None:
-    """Run one queue with its executor. A sweep with nothing left to compute starts no worker."""
-    if first.counts.open == 0:
-        [job] = queue.adopt()
-        store.set_sweep_state(first.id, SweepState.RUNNING)
-        failed = first.counts.failed or first.counts.cancelled
-        store.set_sweep_state(first.id, SweepState.FAILED if failed else SweepState.DONE)
-        queue.ended(job)
-        queue.close()
-        return
+    """Run one queue with its executor."""
     rows = patiently(queue.rows)
     for row in rows:
         _load_pinned_plugins(settings, store, row)
@@ -257,7 +267,7 @@ def _load_pinned_plugins(settings: Settings, store: Store, sweep: SweepRow) -> N
 
 def _executor(name: ExecutorName, settings: Settings, store: Store, sweeps: Sequence[SweepRow]) -> Executor:
     """What runs `sweeps`, which are alike."""
-    cells = {sweep.id: list(store.cells(sweep.id).values()) for sweep in sweeps}
+    cells = {sweep.id: [*store.cells(sweep.id).values(), *sample_cells(sweep)] for sweep in sweeps}
     plugins = dict.fromkeys(module_name(plugin) for sweep in sweeps for plugin in sweep.spec["plugins"])
     prepared = preparation(chain.from_iterable(cells.values()), list(plugins))
     if name == "inline":

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cache, partial
+from itertools import chain
 
 from orchestrator.batching import Batch
 from orchestrator.fleet import Demand, Want
@@ -22,16 +23,22 @@ class WaitingBatches:
         self._read = read
         self._demand = demand
         self._urgent: deque[Batch] = deque()
+        self._added: deque[Batch] = deque()
         self.start_over()
 
     def start_over(self) -> None:
         """Read from the beginning again: some batches were given back, or added."""
         self._unread = self._read()
+        self._added.clear()  # they are among the unread
         self._aside: dict[Demand, deque[Batch]] = {}
 
     def hasten(self, batch: Batch) -> None:
         """Hand out `batch` before everything else."""
         self._urgent.append(batch)
+
+    def add(self, batches: Iterable[Batch]) -> None:
+        """Hand out `batches`, which have just been added to the sweep, after those that are there."""
+        self._added.extend(batches)
 
     @property
     def set_aside(self) -> set[Demand]:
@@ -48,7 +55,11 @@ class WaitingBatches:
         for demand, batches in self._aside.items():
             if batches and able(demand):
                 return batches.popleft()
-        return next(filter(None, (self._divide(batch, able) for batch in self._unread)), None)
+        left = chain(self._unread, iter(self._next_added, None))
+        return next(filter(None, (self._divide(batch, able) for batch in left)), None)
+
+    def _next_added(self) -> Batch | None:
+        return self._added.popleft() if self._added else None
 
     def _divide(self, batch: Batch, able: Callable[[Demand], bool]) -> Batch | None:
         """What of `batch` a worker can run, which shares streams; the rest is set aside."""

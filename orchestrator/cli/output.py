@@ -77,10 +77,11 @@ class ProgressView:
             say(f"{progress.name}: {progress.total - finished} trials to compute, starting workers")
             return
         now = time.monotonic()
-        if now - self._last_line >= PLAIN_LINE_SECONDS or finished == progress.total:
+        if now - self._last_line >= PLAIN_LINE_SECONDS or progress.is_over:
             self._last_line = now
-            eta = "" if finished == progress.total else f", ETA {_eta(progress)}"
-            say(f"{progress.name}: {finished} of {progress.total} trials{failed}{eta}")
+            eta = "" if progress.is_over else f", ETA {_eta(progress)}"
+            growth = f"{progress.growth}; " if progress.growth else ""
+            say(f"{progress.name}: {growth}{finished} of {progress.total} trials{failed}{eta}")
 
     def _tell_what_is_awaited(self, progress: Progress, tell: Callable[[str], None]) -> bool:
         """Tell why trials have no worker to go to, and when they have one again; whether there was such news."""
@@ -97,13 +98,14 @@ class ProgressView:
         if progress.sweep not in self._tasks:
             self._tasks[progress.sweep] = self._bar.add_task(progress.name, total=progress.total, eta="")
         self._tell_what_is_awaited(progress, self._bar.console.print)
-        label = "starting workers" if progress.seconds == 0 else f"{progress.name}{failed}"
+        growth = f", {progress.growth}" if progress.growth else ""
+        label = "starting workers" if progress.seconds == 0 else f"{progress.name}{growth}{failed}"
         self._bar.update(
             self._tasks[progress.sweep],
             completed=finished,
             total=progress.total,
             description=label,
-            eta="" if finished == progress.total else f"ETA {_eta(progress)}",
+            eta="" if progress.is_over else f"ETA {_eta(progress)}",
         )
 
 

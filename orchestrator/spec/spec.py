@@ -11,6 +11,7 @@ from models.devices.device import DeviceClass
 from orchestrator.spec.entries import Entry
 from tasks.devices import AskedDevice
 from tasks.kind import KindConfig
+from tasks.kinds.tuning import TuningConfig
 from tasks.sequential import SeedsUntil
 from tasks.workload import WorkloadConfig
 
@@ -73,6 +74,13 @@ class Spec:
     def mechanism_configs(self) -> Iterator[MechanismConfig]:
         """Every mechanism config."""
         return (cast("MechanismConfig", config) for entry in self.mechanism_entries for config in entry.configs())
+
+    @property
+    def held_out(self) -> tuple[int, ...]:
+        """Seeds on which nothing is chosen: those after the largest, where the job type has any."""
+        count = self.options.held_out if isinstance(self.options, TuningConfig) else 0
+        last = max(self.seeds)
+        return tuple(range(last + 1, last + 1 + count))
 
     @property
     def devices(self) -> tuple[AskedDevice, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from typing import Any
 
 from sqlalchemy import Connection, Select, insert, select, update
 from sqlalchemy.exc import IntegrityError
@@ -65,7 +66,7 @@ class Growing(StorePart):
             .where(links.sweep == sweep)
             .order_by(links.position)
         )
-        parts: list[Select[tuple[int, int, int, int, str, dict[str, float]]]] = (
+        parts: list[Select[Any]] = (
             [query] if trials is None else [query.where(rows.id.in_(chunk)) for chunk in chunks(trials)]
         )
         with reading(self.engine) as connection:
@@ -89,7 +90,7 @@ class Growing(StorePart):
     def proposals(self, sweep: str) -> list[ProposalRow]:
         """The sweep's proposals, study by study in the order in which they were made."""
         columns = schema.proposals.c
-        query = (
+        query: Select[Any] = (
             select(
                 columns.study, columns.number, columns.batch, columns.params, columns.attributes,
                 schema.cells.c.digest, columns.same_as, columns.enqueued, columns.state, columns.error,
@@ -99,7 +100,7 @@ class Growing(StorePart):
             .order_by(columns.study, columns.number)
         )  # fmt: skip
         with reading(self.engine) as connection:
-            return [ProposalRow(*row) for row in connection.execute(query)]
+            return [ProposalRow(*row) for row in connection.execute(query).all()]
 
 
 def _propose(connection: Connection, sweep: str, proposals: Sequence[ProposalRow]) -> None:

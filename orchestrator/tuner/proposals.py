@@ -6,7 +6,6 @@ from orchestrator.ledger import Ledger
 from orchestrator.spec.spec import Spec
 from orchestrator.store.records import SweepRow
 from orchestrator.store.store import Store
-from orchestrator.tuner.studies import held_out_seeds
 from tasks.kinds.tuning import TuningConfig
 from tasks.search import Goal, Proposal
 
@@ -21,7 +20,7 @@ def proposals_of(store: Store, sweep: SweepRow, spec: Spec, goal: Goal | None = 
     """Every proposal of every study, in order. goal: whose metrics to give; None: those of the sweep itself."""
     ledger = Ledger(store, sweep)
     metrics = (goal or goal_of(spec)).metrics
-    held_out = held_out_seeds(spec)
+    held_out = spec.held_out
     return [
         Proposal(
             study=row.study,

@@ -17,7 +17,7 @@ from orchestrator.store.store import Store
 from orchestrator.tuner.course import Course, Verdict, points_of
 from orchestrator.tuner.live import Known
 from orchestrator.tuner.proposals import proposals_of
-from orchestrator.tuner.studies import held_out_seeds, studies_of
+from orchestrator.tuner.studies import studies_of
 from tasks.kind import KINDS
 from tasks.kinds.tuning import TuningConfig
 from tasks.search import Proposal
@@ -50,7 +50,7 @@ class Tuner(Growth):
         spec = self._plan.spec
         self._courses = []
         for study in studies_of(spec):
-            course = Course(study, self._options, spec.seeds, held_out_seeds(spec), self._cell)
+            course = Course(study, self._options, spec.seeds, spec.held_out, self._cell)
             points = points_of(study, self._options.enqueue)
             course.begin(rows.get(study.number, []), self._ledger, known, points)
             self._courses.append(course)

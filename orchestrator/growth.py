@@ -1,0 +1,200 @@
+"""What a sweep asks for beyond what was submitted, as its results come in; and the seeds that an interval needs."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from models.config import canonical_json
+from orchestrator.ledger import Grown, Ledger
+from orchestrator.patience import patiently
+from orchestrator.store.records import CellRow, SweepRow
+from tasks.kind import KINDS
+from tasks.sequential import SeedsUntil
+
+if TYPE_CHECKING:
+    from orchestrator.store.store import Store
+
+LOOK_SECONDS = 1.0
+"""How often to ask the store for trials that ended elsewhere: in another sweep, or by another process."""
+
+
+class Growth(ABC):
+    """Takes steps, each of which adds what follows from the results so far.
+
+    What it adds depends on the spec and on results alone, never on when they came or on who computed them, so that a
+    sweep that was killed goes on as if nothing had happened.
+
+    samples: cells like those that it will ask for, where a sweep begins with none of them
+    """
+
+    samples: tuple[CellRow, ...] = ()
+
+    @abstractmethod
+    def step(self, ended: Collection[int] | None) -> Grown:
+        """Take up results, those of the trials `ended` (rows) or any (None), and ask for what follows from them."""
+
+    @property
+    @abstractmethod
+    def over(self) -> bool:
+        """Whether nothing will be asked for any more."""
+
+    @property
+    @abstractmethod
+    def share(self) -> float:
+        """How much of what will be asked for is there, from 0 to 1, as far as that can be told."""
+
+    @property
+    @abstractmethod
+    def words(self) -> str:
+        """How far it is, in words."""
+
+
+class Grower:
+    """Takes a growth's steps in a thread of their own, one at a time: proposals may take longer than trials."""
+
+    def __init__(self, growth: Growth) -> None:
+        self._growth = growth
+        self._thread = ThreadPoolExecutor(1, "growth")
+        self._step: Future[Grown] | None = None
+        self._ended: set[int] = set()
+        self._again = True
+        self._looked = 0.0
+
+    def note(self, trials: Iterable[int]) -> None:
+        """Some trials (rows) have ended."""
+        self._ended.update(trials)
+
+    def take(self) -> Grown | None:
+        """What a step has added that is finished; None if none is. Begins the next where there may be something new.
+
+        Raises what the step raised.
+        """
+        grown = None
+        if self._step is not None and self._step.done():
+            grown, self._step = self._step.result(), None
+            self._again = grown.again
+        now = time.monotonic()
+        anything = self._again or now - self._looked > LOOK_SECONDS
+        if self._step is None and not self._growth.over and (anything or self._ended):
+            ended = None if anything else frozenset(self._ended)
+            self._ended.clear()
+            self._looked = now if anything else self._looked
+            self._step = self._thread.submit(patiently, self._growth.step, ended)
+        return grown
+
+    @property
+    def busy(self) -> bool:
+        """Whether a step is being taken."""
+        return self._step is not None
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing will be added any more."""
+        return self._step is None and self._growth.over
+
+    @property
+    def share(self) -> float:
+        """As `Growth.share`."""
+        return self._growth.share
+
+    @property
+    def words(self) -> str:
+        """As `Growth.words`."""
+        return self._growth.words
+
+    def close(self) -> None:
+        """Take no more steps; one that is under way is finished."""
+        self._thread.shutdown()
+
+
+class SeedGrowth(Growth):
+    """Adds seeds to every cell until an interval is narrow enough: Stein's two stages, see `tasks.sequential`.
+
+    All cells of a workload are given as many seeds as the one that needs most: they are compared seed by seed.
+    """
+
+    def __init__(self, ledger: Ledger, first: tuple[int, ...], until: SeedsUntil) -> None:
+        self._ledger = ledger
+        self._first = first
+        self._until = until
+        self._groups: dict[str, list[CellRow]] = {}
+        for cell in ledger.cells.values():
+            group = canonical_json([cell.workload, cell.episodes, cell.dtype, cell.device, cell.machine])
+            self._groups.setdefault(group, []).append(cell)
+        self._undecided = dict(self._groups)
+        self._most = len(first)
+
+    def step(self, ended: Collection[int] | None) -> Grown:
+        self._ledger.learn(ended)
+        wanted = []
+        for group, cells in list(self._undecided.items()):
+            if not all(self._ledger.has_ended(cell.digest, self._first) for cell in cells):
+                continue
+            count = max((self._needed(cell) for cell in cells), default=len(self._first))
+            self._most = max(self._most, count)
+            more = range(self._first[0] + len(self._first), self._first[0] + count)
+            wanted += [(cell, seed) for seed in more for cell in cells]
+            del self._undecided[group]
+        return self._ledger.ask(wanted)
+
+    def _needed(self, cell: CellRow) -> int:
+        """Seeds that the cell asks for; those of the first stage where one of them failed or has no such metric."""
+        results = [self._ledger.metrics(cell.digest, seed) for seed in self._first]
+        values = [None if metrics is None else metrics.get(self._until.metric) for metrics in results]
+        if any(value is None for value in values):
+            return len(self._first)
+        outcomes = cell.episodes if cell.episodes > 1 else None
+        return self._until.rule.seeds_needed(np.array(values, dtype=np.float64), outcomes)
+
+    @property
+    def over(self) -> bool:
+        return not self._undecided
+
+    @property
+    def share(self) -> float:
+        return 1.0 - len(self._undecided) / len(self._groups) if self._groups else 1.0
+
+    @property
+    def words(self) -> str:
+        if self._undecided:
+            return f"first {len(self._first)} seeds, which tell how many there must be"
+        return f"{self._most} seeds for a half-width of {self._until.rule.half_width:g} of {self._until.metric}"
+
+
+def growth_of(store: Store, sweep: SweepRow) -> Growth | None:
+    """What adds trials to a stored sweep; None if it was submitted whole."""
+    tunes = KINDS.implementation(sweep.kind).proposes
+    if not tunes and not sweep.spec.get("until"):
+        return None
+    from orchestrator.spec import from_canonical
+
+    spec = from_canonical(sweep.spec)
+    if spec.until is not None:
+        return SeedGrowth(Ledger(store, sweep), spec.seeds, spec.until)
+    from orchestrator.tuner.tuner import Tuner
+
+    return Tuner(store, sweep, spec)
+
+
+def sample_cells(sweep: SweepRow) -> list[CellRow]:
+    """Cells like those that a stored sweep will propose; none where it does not."""
+    if not KINDS.implementation(sweep.kind).proposes:
+        return []
+    from orchestrator.plan import Plan
+    from orchestrator.spec import from_canonical
+
+    return [cell for group in Plan(from_canonical(sweep.spec)).groups for cell in group.cells]
+
+
+def grow_from_store(store: Store, sweep: SweepRow) -> bool:
+    """Ask for all that follows from results that are in the store; whether nothing more will follow."""
+    growth = growth_of(store, sweep)
+    while growth is not None and growth.step(None).again:
+        pass
+    return growth is None or growth.over
