@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from pydantic import ValidationError
@@ -17,7 +18,7 @@ from models.registry import Registry
 from orchestrator.spec.axes import Axis, is_axis, read_points, report_repeats
 from orchestrator.spec.expectations import Expectation
 from orchestrator.spec.hints import did_you_mean, nearest, one_of
-from orchestrator.spec.nodes import MapNode, Node, ScalarNode, quoted, shown, to_python
+from orchestrator.spec.nodes import Atom, ListNode, MapNode, Node, ScalarNode, quoted, shown, to_python
 from orchestrator.spec.problems import Problems
 from orchestrator.spec.validation import check_field, errors_of, message_of, validate
 from tasks.workload import WORKLOADS
@@ -69,8 +70,49 @@ class Placed:
     path: str
 
 
-def read_entry(family: Family, node: Node, path: str, problems: Problems, *, all_known: bool) -> Placed | None:
-    """Read the entry at `path`. Nothing where a problem leaves no entry; unknown names pass if not `all_known`."""
+class Absence(Enum):
+    """Why a field that stands outside its entry has no value."""
+
+    ALLOWED = "it may be absent"
+    UNKNOWN = "there was a problem with it"
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """A field that stands outside its entry.
+
+    what    what becomes of it, for messages: "searched as `dp_cache.tau`"
+    value   one that it may have; an Absence: it may be absent, or nothing is known of it after a problem there
+    """
+
+    what: str
+    value: Atom | Absence
+
+
+FieldsElsewhere = Mapping[str, Mapping[str, Elsewhere]]
+"""By the name of the workload or mechanism, and by field."""
+
+
+def entry_nodes(key: str, node: Node) -> list[tuple[str, Node]] | None:
+    """The entries under `workload` or `mechanisms`, each with its path; None where `node` is no list of them."""
+    if isinstance(node, ListNode):
+        return [(f"{key}.{index}", item) for index, item in enumerate(node.items)]
+    return [(key, node)] if key == "workload" else None
+
+
+def read_entry(
+    family: Family,
+    node: Node,
+    path: str,
+    problems: Problems,
+    elsewhere: FieldsElsewhere,
+    *,
+    all_known: bool,
+) -> Placed | None:
+    """Read the entry at `path`. Nothing where a problem leaves no entry; unknown names pass if not `all_known`.
+
+    Of fields `elsewhere` the entry has the value that is known, and must not write them.
+    """
     if problems.spoiled(node):
         return None
     if not isinstance(node, MapNode):
@@ -82,7 +124,7 @@ def read_entry(family: Family, node: Node, path: str, problems: Problems, *, all
     name = _read_name(family, node, path, problems, all_known)
     if name is None:
         return None
-    return _Reader(family.registry.config_class(name), node, path, problems).read()
+    return _Reader(family.registry.config_class(name), node, path, problems, elsewhere.get(name, {})).read()
 
 
 def _read_name(family: Family, node: MapNode, path: str, problems: Problems, all_known: bool) -> str | None:
@@ -105,7 +147,14 @@ def _read_name(family: Family, node: MapNode, path: str, problems: Problems, all
 class _Reader:
     """Reads the fields of one entry, each on its own, then all of them together."""
 
-    def __init__(self, config_class: type[Config], node: MapNode, path: str, problems: Problems) -> None:
+    def __init__(
+        self,
+        config_class: type[Config],
+        node: MapNode,
+        path: str,
+        problems: Problems,
+        elsewhere: Mapping[str, Elsewhere],
+    ) -> None:
         self._class = config_class
         self._name = str(config_class.model_fields["name"].default)
         self._node = node
@@ -113,6 +162,7 @@ class _Reader:
         self._problems = problems
         self._fixed: dict[str, Any] = {"name": self._name}
         self._axes: list[Axis] = []
+        self._elsewhere = elsewhere
         self._meant: set[str] = set()  # fields that misspelt keys probably stand for
 
     def read(self) -> Placed | None:
@@ -120,10 +170,16 @@ class _Reader:
         for key, value in self._node.entries:
             if key.text not in self._class.model_fields:
                 self._unknown(key)
+            elif key.text in self._elsewhere:
+                wrong = f"`{key.text}` is {self._elsewhere[key.text].what}"
+                self._problems.at(key.at, wrong, expected="the field in one of the two places")
             elif key.text != "name":
                 self._field(key.text, value)
+        for field, place in self._elsewhere.items():
+            self._take(field, place)
         entry = Entry(self._class, self._fixed, tuple(self._axes))
-        if len(self._problems) > before or not self._problems.clean(self._node):
+        unknown = any(place.value is Absence.UNKNOWN for place in self._elsewhere.values())
+        if unknown or len(self._problems) > before or not self._problems.clean(self._node):
             self._check_what_is_there(entry)
             return None
         if len(entry) > MOST_CONFIGS:
@@ -131,6 +187,13 @@ class _Reader:
             self._problems.add(self._node, wrong, expected=f"at most {MOST_CONFIGS}")
             return None
         return Placed(entry, self._node, self._path)
+
+    def _take(self, field: str, place: Elsewhere) -> None:
+        """Let a field that stands elsewhere have the value that it may have there."""
+        if place.value is Absence.UNKNOWN:
+            self._meant.add(field)
+        elif place.value is not Absence.ALLOWED:
+            self._fixed[field] = place.value
 
     def _unknown(self, key: ScalarNode) -> None:
         fields = sorted(set(self._class.model_fields) - {"name"})

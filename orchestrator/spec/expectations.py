@@ -28,6 +28,19 @@ SYNONYMS = {
         "fp64": "float64",
         "double": "float64",
     },
+    **{"max": "maximize", "maximise": "maximize", "min": "minimize", "minimise": "minimize"},
+    **{"tpesampler": "tpe", "bayes": "tpe", "bayesian": "gp", "gpsampler": "gp", "randomsampler": "random"},
+    **{"nsgaii": "nsga2", "nsga-ii": "nsga2", "nsgaiisampler": "nsga2", "nsgaiii": "nsga3", "nsga-iii": "nsga3"},
+    **{
+        "sobol": "qmc",
+        "halton": "qmc",
+        "qmcsampler": "qmc",
+        "cma-es": "cmaes",
+        "cma": "cmaes",
+        "cmaessampler": "cmaes",
+    },
+    **{"gridsampler": "grid", "exhaustive": "brute_force", "nop": "none", "wilcoxonpruner": "wilcoxon"},
+    **{"asha": "successive_halving", "medianstopping": "median", "hyperbandpruner": "hyperband"},
 }
 NOTHING_WORDS = frozenset({"none", "nil", "undefined"})
 HYDRA_SWEEP = re.compile(r"(choice|range|interval|tag|grid_search)\(.*\)|[^,\s]+(,[^,\s]+)+")
@@ -76,7 +89,7 @@ class Expectation:
 
     def names(self) -> list[str]:
         """Keys of the mapping the value may be, none where any or no mapping will do."""
-        return [name for branch in self._branches for name in branch.get("properties", {})]
+        return list(dict.fromkeys(name for branch in self._branches for name in branch.get("properties", {})))
 
     def choices(self) -> list[str]:
         """Words the value may be."""

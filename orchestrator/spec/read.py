@@ -6,19 +6,35 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from models.plugins import PluginError, load_plugin
+from orchestrator.spec.aims import check_until
 from orchestrator.spec.axes import FORMS
 from orchestrator.spec.document import compose
-from orchestrator.spec.entries import MECHANISM, WORKLOAD, Family, Placed, check_lines, check_products, read_entry
+from orchestrator.spec.entries import (
+    MECHANISM,
+    WORKLOAD,
+    Family,
+    Placed,
+    check_lines,
+    check_products,
+    entry_nodes,
+    read_entry,
+)
 from orchestrator.spec.files import load
-from orchestrator.spec.foreign import DISTANT_KINDS, RENAMED_KEYS, TOP_KEYS
+from orchestrator.spec.foreign import DISTANT_KINDS, RENAMED_KEYS, TOP_KEYS, TUNING_KEYS
 from orchestrator.spec.hints import did_you_mean, nearest, one_of
 from orchestrator.spec.nodes import ListNode, MapNode, Node, ScalarNode, quoted, shown, to_python
+from orchestrator.spec.options import all_option_names, kinds_with, option_names, options_of
 from orchestrator.spec.overrides import apply_overrides
 from orchestrator.spec.problems import Problems, Source
-from orchestrator.spec.schema import SeedRange, SpecFields, StopAfter
+from orchestrator.spec.schema import SpecFields, StopAfter
+from orchestrator.spec.searching import Search
+from orchestrator.spec.seeds import seeds_of
+from orchestrator.spec.shapes import check_tuning_option
 from orchestrator.spec.spec import Policy, Spec
+from orchestrator.spec.tuning import check_tuning
 from orchestrator.spec.validation import check_field, validate
-from tasks.kind import KINDS
+from tasks.kind import KINDS, KindConfig
+from tasks.kinds.tuning import TuningConfig
 
 TEXT_NAME = "<text>"
 
@@ -28,8 +44,11 @@ EXAMPLES = {
     "workload": "`workload: {name: ...}`",
     "mechanisms": "`mechanisms: [{name: ...}, ...]`",
     "seeds": "`seeds: 10`",
+    "search": "`search: {mechanism.FIELD: {low: 0.1, high: 0.9}}`",
+    "objectives": "`objectives: {recall: maximize}`",
+    "trials": "`trials: 100`",
 }
-"""How to write the keys that every spec has."""
+"""How to write the keys that a spec must have."""
 
 
 def read_spec(source: Path | str, overrides: Sequence[str] = ()) -> Spec:
@@ -67,29 +86,39 @@ class _Reader:
             problems.raise_if_any()
         assert isinstance(tree, MapNode)
         self._tree = tree
+        self._kind = _known_kind(tree)
+        self._options = KINDS.config_class(self._kind) if self._kind else KindConfig
+        self._tunes = issubclass(self._options, TuningConfig)
 
     def read(self, text: str, overrides: tuple[str, ...], path: str | None) -> Spec:
         """The spec, or SpecError."""
         self._check_keys()
         for field, node in self._own_fields():
             self._check_own(field, node)
+        for field, node in self._option_fields():
+            self._check_option(field, node)
         for family in (WORKLOAD, MECHANISM):
             family.registry.names()  # ours come first, so that a plug-in that takes one of their names is at fault
         plugins, loaded = self._load_plugins()
-        workloads = self._read_family(WORKLOAD, "workload", all_known=loaded)
-        mechanisms = self._read_family(MECHANISM, "mechanisms", all_known=loaded)
+        search = Search(self._tree, self._problems, all_known=loaded) if self._tunes else None
+        workloads = self._read_family(WORKLOAD, "workload", search, all_known=loaded)
+        mechanisms = self._read_family(MECHANISM, "mechanisms", search, all_known=loaded)
         for entries in (workloads, mechanisms):
             check_products(entries, self._problems)
         check_lines(workloads, mechanisms, self._problems)
+        check_until(self._tree, self._kind, [one.entry.config_class for one in mechanisms], self._problems)
+        if search is not None:
+            check_tuning(self._tree, search, workloads, mechanisms, self._problems)
         self._problems.raise_if_any()
         given = {field: to_python(node) for field, node in self._own_fields()}
         fields = validate(SpecFields, {**given, "workload": None, "mechanisms": None})
+        seeds, until = seeds_of(fields.seeds)
         return Spec(
             name=fields.name,
             kind=fields.kind,
             workload_entries=tuple(one.entry for one in workloads),
             mechanism_entries=tuple(one.entry for one in mechanisms),
-            seeds=_seeds(fields.seeds),
+            seeds=seeds,
             device=tuple(fields.device) if isinstance(fields.device, list) else fields.device,
             dtype=fields.dtype,
             episodes=fields.episodes,
@@ -99,30 +128,58 @@ class _Reader:
             text=text,
             overrides=overrides,
             path=path,
+            options=options_of(fields.kind, {field: to_python(node) for field, node in self._option_fields()}),
+            until=until,
         )
 
     def _own_fields(self) -> list[tuple[str, Node]]:
-        """Known keys at the top, but for workload and mechanisms."""
-        return [
-            (key.text, value)
-            for key, value in self._tree.entries
-            if key.text in SpecFields.model_fields and key.text not in ("workload", "mechanisms")
-        ]
+        """Known keys that every spec has at the top, but for workload and mechanisms."""
+        names = set(SpecFields.model_fields) - {"workload", "mechanisms"}
+        return [(key.text, value) for key, value in self._tree.entries if key.text in names]
+
+    def _option_fields(self) -> list[tuple[str, Node]]:
+        """Known keys of the spec's job type."""
+        names = option_names(self._options)
+        return [(key.text, value) for key, value in self._tree.entries if key.text in names]
 
     def _check_keys(self) -> None:
         """Report unknown keys, and required ones that are missing and not just misspelt."""
-        fields = list(SpecFields.model_fields)
-        meant = set()
-        for key, _ in self._tree.entries:
-            if key.text not in fields:
-                foreign = key.text in TOP_KEYS
-                near = None if foreign else RENAMED_KEYS.get(key.text) or nearest(key.text, fields)
-                hint = TOP_KEYS[key.text] if foreign else f"did you mean `{near}`?" if near else ""
-                meant.add(near)
-                self._problems.at(key.at, f"unknown key {quoted(key.text)}", expected=one_of(fields), hint=hint)
-        for field, info in SpecFields.model_fields.items():
-            if info.is_required() and self._tree.get(field) is None and field not in meant:
-                self._problems.at(self._tree.at, f"the spec has no `{field}`", expected=EXAMPLES[field])
+        options = option_names(self._options)
+        fields = [*SpecFields.model_fields, *options]
+        known = {*fields, *([] if self._kind else all_option_names())}
+        meant = {self._report_key(key, fields) for key, _ in self._tree.entries if key.text not in known}
+        required = [name for name in SpecFields.model_fields if SpecFields.model_fields[name].is_required()]
+        required += [name for name in options if self._options.model_fields[name].is_required()]
+        for field in required:
+            if self._tree.get(field) is None and field not in meant:
+                expected = EXAMPLES.get(field, f"`{field}: ...`")
+                self._problems.at(self._tree.at, f"the spec has no `{field}`", expected=expected)
+
+    def _report_key(self, key: ScalarNode, fields: list[str]) -> str | None:
+        """Report a key that does not belong here; the one that is probably meant."""
+        near, hint = self._meant_by(key.text, fields)
+        wrong = f"unknown key {quoted(key.text)}"
+        if kinds := kinds_with(key.text):
+            wrong = f"`{key.text}` belongs to {' and '.join(f'`kind: {name}`' for name in kinds)}"
+        self._problems.at(key.at, wrong, expected=one_of(fields), hint=hint)
+        return near
+
+    def _meant_by(self, key: str, fields: list[str]) -> tuple[str | None, str]:
+        """The key that is probably meant by one that does not belong here, and the words that say so."""
+        if self._tunes and key in TUNING_KEYS:
+            return TUNING_KEYS[key]
+        if key in TOP_KEYS:
+            return None, TOP_KEYS[key]
+        if near := RENAMED_KEYS.get(key) or nearest(key, fields):
+            return near, f"did you mean `{near}`?"
+        other = None if kinds_with(key) else nearest(key, all_option_names())
+        if other is None:
+            return None, ""
+        kinds = " and ".join(f"`kind: {name}`" for name in kinds_with(other))
+        return (
+            None,
+            f"did you mean `{other}`?" if self._kind is None else f"did you mean `{other}`? It belongs to {kinds}",
+        )
 
     def _check_own(self, field: str, node: Node) -> None:
         if not self._problems.clean(node):
@@ -130,15 +187,24 @@ class _Reader:
         if field == "kind" and isinstance(node, ScalarNode) and isinstance(node.value, str) and node.value not in KINDS:
             self._report_kind(node, node.value)
             return
-        if field == "seeds" and isinstance(node, MapNode) and (words := {"until", *FORMS} & set(node.keys())):
-            wrong = "`seeds` takes no axis"
-            if "until" in words:
-                wrong = "`until` is not available in this version"
-            self._problems.add(node, wrong, expected="a count, {count: 10, base: 7}, or a list of seeds")
+        if field == "seeds" and isinstance(node, MapNode) and set(FORMS) & set(node.keys()):
+            self._problems.add(
+                node,
+                "`seeds` takes no axis",
+                expected="a count, {count: 10, base: 7}, a list of seeds, or {until: ...}",
+            )
             return
         check_field(SpecFields, field, node, self._problems, {})
         if isinstance(node, ListNode):
             self._check_distinct(field, node)
+
+    def _check_option(self, field: str, node: Node) -> None:
+        if not self._problems.clean(node):
+            return
+        if self._tunes:
+            check_tuning_option(field, node, self._problems)
+        else:
+            check_field(self._options, field, node, self._problems, {"name": self._kind})
 
     def _report_kind(self, node: Node, name: str) -> None:
         known = KINDS.names()
@@ -173,15 +239,12 @@ class _Reader:
                 self._problems.add(item, error.reason, hint=error.cure)
         return tuple(plugins), self._problems.clean(node)
 
-    def _read_family(self, family: Family, field: str, *, all_known: bool) -> list[Placed]:
+    def _read_family(self, family: Family, field: str, search: Search | None, *, all_known: bool) -> list[Placed]:
         node = self._tree.get(field)
         if node is None:
             return []
-        if field == "workload" and not isinstance(node, ListNode):
-            nodes = [(field, node)]
-        elif isinstance(node, ListNode):
-            nodes = [(f"{field}.{index}", item) for index, item in enumerate(node.items)]
-        else:
+        nodes = entry_nodes(field, node)
+        if nodes is None:
             hint = "put `- ` before each entry" if isinstance(node, MapNode) else ""
             if _begins_with_dash(node):
                 hint = "write a space after each `-`"
@@ -189,7 +252,8 @@ class _Reader:
             return []
         if not nodes:
             self._problems.add(node, f"`{field}` is an empty list", expected=f"at least one entry: {EXAMPLES[field]}")
-        read = [read_entry(family, item, path, self._problems, all_known=all_known) for path, item in nodes]
+        elsewhere = search.elsewhere(family) if search else {}
+        read = [read_entry(family, item, path, self._problems, elsewhere, all_known=all_known) for path, item in nodes]
         return [placed for placed in read if placed is not None]
 
 
@@ -205,11 +269,11 @@ def _begins_with_dash(node: Node) -> bool:
     return text.startswith("-")
 
 
-def _seeds(seeds: int | SeedRange | list[int]) -> tuple[int, ...]:
-    if isinstance(seeds, list):
-        return tuple(seeds)
-    count, base = (seeds, 0) if isinstance(seeds, int) else (seeds.count, seeds.base)
-    return tuple(range(base, base + count))
+def _known_kind(tree: MapNode) -> str | None:
+    """The spec's job type, if there is such a one."""
+    node = tree.get("kind")
+    known = isinstance(node, ScalarNode) and isinstance(node.value, str) and node.value in KINDS
+    return node.text if known and isinstance(node, ScalarNode) else None
 
 
 def _policy(fields: SpecFields) -> Policy:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from models.config import round_numbers
 from models.plugins import PluginError, load_plugin
 from orchestrator.spec.axes import Axis
 from orchestrator.spec.entries import MECHANISM, WORKLOAD, Entry, Family
+from orchestrator.spec.options import options_of
 from orchestrator.spec.problems import Place, Problem, Source, SpecError
 from orchestrator.spec.schema import Device, DTypeName, SeedValue
 from orchestrator.spec.spec import Policy, Spec
+from tasks.kind import KINDS, KindConfig
+from tasks.sequential import SeedsUntil
 
 
 class _Saved(BaseModel):
@@ -50,6 +53,8 @@ class SavedSpec(_Saved):
     text: str
     overrides: list[str]
     path: str | None
+    options: dict[str, Any] | None = Field(None, description="of the job type, all but its name")
+    until: SeedsUntil | None = None
 
 
 def canonical(spec: Spec) -> dict[str, Any]:
@@ -69,6 +74,8 @@ def canonical(spec: Spec) -> dict[str, Any]:
         text=spec.text,
         overrides=list(spec.overrides),
         path=spec.path,
+        options=None if spec.options is None else spec.options.model_dump(mode="json", exclude={"name"}),
+        until=spec.until,
     )
     return saved.model_dump(mode="json")
 
@@ -76,8 +83,8 @@ def canonical(spec: Spec) -> dict[str, Any]:
 def from_canonical(tree: dict[str, Any]) -> Spec:
     """The spec that `canonical` saved. Loads its plug-ins.
 
-    Raises pydantic's ValidationError if `tree` was not made by `canonical`, SpecError if a plug-in, workload or
-    mechanism is not to be found here.
+    Raises pydantic's ValidationError if `tree` was not made by `canonical`, SpecError if a plug-in, workload,
+    mechanism or job type is not to be found here.
     """
     saved = SavedSpec.model_validate(tree)
     for plugin in saved.plugins:
@@ -100,7 +107,17 @@ def from_canonical(tree: dict[str, Any]) -> Spec:
         text=saved.text,
         overrides=tuple(saved.overrides),
         path=saved.path,
+        options=_options(saved),
+        until=saved.until,
     )
+
+
+def _options(saved: SavedSpec) -> KindConfig | None:
+    if saved.options is None:
+        return None
+    if saved.kind not in KINDS:
+        raise _unusable(saved, f"kind `{saved.kind}` is not installed here", "install what defines it")
+    return options_of(saved.kind, saved.options)
 
 
 def _save(entry: Entry) -> SavedEntry:

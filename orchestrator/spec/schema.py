@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, WithJsonS
 from models.devices.device import DeviceClass
 from models.stream import DTYPES
 from tasks.kind import KINDS
+from tasks.sequential import FIRST_STAGE
 
 KindName = Annotated[str, WithJsonSchema({"type": "string", "enum": KINDS.names()})]
 
@@ -41,14 +42,39 @@ class SeedRange(_Strict):
         return self
 
 
+class UntilNarrow(_Strict):
+    """A first stage of seeds tells how many there must be for an interval as narrow as this."""
+
+    metric: str = Field(description="the metric whose mean is to be known")
+    half_width: float = Field(gt=0, description="the mean is to be known within ± this, with 95% confidence")
+    max: int = Field(ge=2, le=MOST_SEEDS, description="most seeds there may be, narrow enough or not")
+    first: int = Field(FIRST_STAGE, ge=2, le=MOST_SEEDS, description="seeds of the first stage")
+
+
+class SeedsUntilNarrow(_Strict):
+    """Consecutive seeds, as many as an interval needs to be narrow enough."""
+
+    until: UntilNarrow = Field(description="{metric: recall, half_width: 0.01, max: 200}")
+    base: SeedValue = Field(0, description="the first seed")
+
+    @model_validator(mode="after")
+    def _last_fits(self) -> SeedsUntilNarrow:
+        if self.base + self.until.max - 1 > LAST_SEED:
+            raise ValueError("the last of these seeds is above 2**63 - 1")
+        return self
+
+
 def _form_of_seeds(value: Any) -> str | None:
-    forms = {int: "a count", dict: "a range", list: "a list", SeedRange: "a range"}
+    if isinstance(value, dict):
+        return "until narrow" if "until" in value else "a range"
+    forms = {int: "a count", list: "a list", SeedRange: "a range", SeedsUntilNarrow: "until narrow"}
     return forms.get(type(value))
 
 
 Seeds = Annotated[
     Annotated[SeedCount, Tag("a count")]
     | Annotated[SeedRange, Tag("a range")]
+    | Annotated[SeedsUntilNarrow, Tag("until narrow")]
     | Annotated[list[SeedValue], Field(min_length=1), Tag("a list")],
     Discriminator(_form_of_seeds),
 ]
@@ -102,7 +128,8 @@ class SpecFields(_Strict):
     workload: Any = Field(description="what makes the streams: one workload, or a list of them")
     mechanisms: Any = Field(description="the memories that read the streams, one entry each")
     seeds: Seeds = Field(
-        description="a count n (seeds 0 to n - 1), or {count: 10, base: 7}, or a list; the same for every mechanism"
+        description="a count n (seeds 0 to n - 1), or {count: 10, base: 7}, or a list, or {until: {metric: recall, "
+        "half_width: 0.01, max: 200}}; the same for every mechanism"
     )
     episodes: int | None = Field(
         None, ge=1, le=10**9, description="streams a trial averages over; the workload's own number where absent"

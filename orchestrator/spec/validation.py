@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from orchestrator.spec.expectations import Expectation
+from orchestrator.spec.foreign import OPTION_WORDS
 from orchestrator.spec.hints import did_you_mean, one_of
 from orchestrator.spec.nodes import ListNode, MapNode, Node, shown, to_python
 from orchestrator.spec.problems import Problems
@@ -65,7 +66,8 @@ def _report(
         return
     if error["type"] == "extra_forbidden":
         names = Expectation(model, path[:-1]).names()
-        problems.add(node, f"unknown key {name}", expected=one_of(names), hint=did_you_mean(str(path[-1]), names))
+        hint = OPTION_WORDS.get(str(path[0]), {}).get(str(path[-1])) or did_you_mean(str(path[-1]), names)
+        problems.add(node, f"unknown key {name}", expected=one_of(names), hint=hint)
         return
     expectation = Expectation(model, path)
     if error["type"] in OWN_WORDS:

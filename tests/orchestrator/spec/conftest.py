@@ -67,6 +67,7 @@ class Plain:
     """What reading a spec asks of workloads and mechanisms."""
 
     has_lines = False
+    own_metrics = ()
     reads_lines = False
 
 
