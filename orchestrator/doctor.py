@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import shutil
+import socket
+import stat
 import sys
 import tempfile
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from orchestrator.settings import Settings
 from orchestrator.software import LIBRARIES, library_version
 
-LOWEST_PYTHON = (3, 11)
 LEAST_DISK_BYTES = 2 * 10**9
+
+PAGES_PORT = 5000
+"""Where `slotsweep dashboard` listens, unless it is told otherwise."""
+
+RAY_TOKEN_FILE = Path(".ray") / "auth_token"
+"""Where Ray looks for a cluster's token in the home folder, unless it is told otherwise."""
 
 
 @dataclass(frozen=True)
@@ -36,39 +45,81 @@ def examine(settings: Settings) -> list[Finding]:
     checks: list[Callable[[Settings], Finding]] = [
         _python,
         _libraries,
+        _torch,
         _home,
         _disk,
         _database,
-        _tracking,
+        _mlflow,
         _kernels,
         _hardware,
         _gpu,
+        _tokens,
         _cluster,
         _ray,
+        _ports,
         _data,
     ]
     findings = []
     for check in checks:
         try:
-            findings.append(check(settings))
+            finding = check(settings)
         except Exception as error:
-            findings.append(
-                Finding(check.__name__.lstrip("_"), False, f"{type(error).__name__}: {error}", CURES[check])
-            )
+            finding = Finding(check.__name__.lstrip("_"), False, f"{type(error).__name__}: {error}", CURES[check])
+        findings.append(replace(finding, detail=_without_passwords(finding.detail, settings)))
     return findings
 
 
+def _without_passwords(text: str, settings: Settings) -> str:
+    """`text` without the passwords of the addresses that `settings` name."""
+    from sqlalchemy import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    for address in (settings.database_url, settings.tracking_uri):
+        try:
+            password = make_url(address).password
+        except (ArgumentError, ValueError):  # no address: the check of it says so, and may quote it
+            text = text.replace(address, "***")
+            continue
+        if password:
+            text = text.replace(str(password), "***")
+    return text
+
+
 def _python(_: Settings) -> Finding:
+    from packaging.specifiers import SpecifierSet
+
     version = ".".join(map(str, sys.version_info[:3]))
-    ok = sys.version_info[:2] >= LOWEST_PYTHON
-    return Finding("python", ok, f"{version} at {sys.executable}", "slotsweep needs Python 3.11 or newer")
+    asked = importlib.metadata.metadata("slotsweep")["Requires-Python"]
+    ok = SpecifierSet(asked).contains(version)
+    return Finding("python", ok, f"{version} at {sys.executable}", f"slotsweep needs Python {asked}")
 
 
 def _libraries(_: Settings) -> Finding:
-    versions = {name: library_version(name) for name in LIBRARIES}
-    missing = [name for name, version in versions.items() if version == "not installed"]
-    shown = ", ".join(f"{name} {version}" for name, version in versions.items())
-    return Finding("libraries", not missing, shown, f"install {', '.join(missing)}: pip install -c constraints.txt .")
+    wrong = list(_unmet())
+    shown = ", ".join(f"{name} {library_version(name)}" for name in LIBRARIES)
+    return Finding("libraries", not wrong, "; ".join(wrong) or shown, CURES[_libraries])
+
+
+def _unmet() -> Iterator[str]:
+    """What slotsweep requires and has not got."""
+    from packaging.requirements import Requirement
+
+    for line in importlib.metadata.requires("slotsweep") or ():
+        wanted = Requirement(line)
+        if wanted.marker is not None and not wanted.marker.evaluate({"extra": ""}):
+            continue
+        found = library_version(wanted.name)
+        if found == "not installed":
+            yield f"{wanted.name} is not installed"
+        elif not wanted.specifier.contains(found, prereleases=True):
+            yield f"{wanted.name} is {found}, and {wanted.specifier} is needed"
+
+
+def _torch(_: Settings) -> Finding:
+    import torch
+
+    total = float((torch.ones(2, 2) @ torch.ones(2, 2)).sum())
+    return Finding("torch", total == 8.0, f"{torch.__version__} computes", CURES[_torch])
 
 
 def _home(settings: Settings) -> Finding:
@@ -78,9 +129,17 @@ def _home(settings: Settings) -> Finding:
 
 
 def _disk(settings: Settings) -> Finding:
-    free = shutil.disk_usage(settings.home).free
-    cure = "free some space, or set SLOTSWEEP_HOME to a larger disk"
-    return Finding("disk", free >= LEAST_DISK_BYTES, f"{free / 1e9:.1f} GB free", cure)
+    """Results and data sets lie under the home, and Ray's sessions in a folder of its own."""
+    places = {
+        settings.home: "SLOTSWEEP_HOME",
+        Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()): "RAY_TMPDIR",
+    }
+    free = {place: shutil.disk_usage(place).free for place in places}
+    short = [name for place, name in places.items() if free[place] < LEAST_DISK_BYTES]
+    shown = ", ".join(f"{size / 1e9:.1f} GB free for {place}" for place, size in free.items())
+    return Finding(
+        "disk", not short, shown, f"free some space, or set {' and '.join(short)} to a folder on a larger disk"
+    )
 
 
 def _database(settings: Settings) -> Finding:
@@ -92,12 +151,14 @@ def _database(settings: Settings) -> Finding:
     return Finding("database", True, f"{shown(store.engine)}, {count} sweeps")
 
 
-def _tracking(settings: Settings) -> Finding:
+def _mlflow(settings: Settings) -> Finding:
     from orchestrator.tracker.opening import open_tracker
 
     tracker = open_tracker(settings.tracking_uri, str(settings.artifacts))
     tracker.prepare()
-    return Finding("mlflow", True, settings.tracking_uri)
+    credentials = [name for name in ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_TOKEN") if os.environ.get(name)]
+    given = f", with {' and '.join(credentials)}" if credentials else ""
+    return Finding("mlflow", True, f"{settings.tracking_uri}{given}")
 
 
 def _kernels(settings: Settings) -> Finding:
@@ -136,8 +197,35 @@ def _gpu(_: Settings) -> Finding:
             "update the GPU's driver, or install a torch built for an older one: `nvidia-smi` names the CUDA it knows"
         )
         return Finding("gpu", False, f"torch finds no {' or '.join(missing)} though the driver shows a GPU", cure)
-    chips = [chip for device in expected for chip in capabilities(device)]
-    return Finding("gpu", True, ", ".join(f"{chip.device}: {chip.name}" for chip in chips) or "none; trials run on cpu")
+    chips = [f"{chip.device}: {chip.name}" for device in expected for chip in capabilities(device)]
+    if "cuda" in expected:
+        from models.devices.fused import works
+
+        kernels = works("cuda")
+        chips.append(
+            "Triton kernels run" if kernels else "Triton kernels do not run, and slower loops take their place"
+        )
+    return Finding("gpu", True, ", ".join(chips) or "none; trials run on cpu")
+
+
+def _tokens(_: Settings) -> Finding:
+    """Whether the cluster's token is where the environment says. It is not shown."""
+    mode, direct = os.environ.get("RAY_AUTH_MODE"), os.environ.get("RAY_AUTH_TOKEN")
+    named = os.environ.get("RAY_AUTH_TOKEN_PATH")
+    file = Path(named) if named else Path.home() / RAY_TOKEN_FILE
+    if mode == "disabled" or direct:
+        told = "Ray's is not used: RAY_AUTH_MODE=disabled" if mode == "disabled" else "Ray's is in RAY_AUTH_TOKEN"
+        return Finding("tokens", True, told)
+    if not file.exists() and not named:
+        cure = "put the head's token (`ray get-auth-token`) into a file, and set RAY_AUTH_TOKEN_PATH to it"
+        return Finding(
+            "tokens", mode != "token", f"none{', though RAY_AUTH_MODE=token' if mode == 'token' else ''}", cure
+        )
+    empty = not file.read_text().strip()
+    open_to_all = bool(file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH))
+    warning = f"; others on this machine may read it, until `chmod 600 {file}`" if open_to_all else ""
+    detail = f"Ray's {'should be' if empty else 'is'} in {file}{', which is empty' if empty else warning}"
+    return Finding("tokens", not empty, detail, CURES[_tokens])
 
 
 def _cluster(settings: Settings) -> Finding:
@@ -154,9 +242,11 @@ def _cluster(settings: Settings) -> Finding:
     ours, theirs = our_versions(), cluster.versions()
     nodes = sum(1 for node in cluster.nodes() if node["Alive"])
     cluster.close()
-    if wrong := differences(ours, theirs, NECESSARY):
+    carried = ("slotsweep",)  # by each sweep, from the machine that submits it
+    if wrong := differences(ours, theirs, tuple(name for name in NECESSARY if name not in carried)):
         return Finding("cluster", False, "; ".join(wrong), "install the head's versions here")
-    odd = differences(ours, theirs, NUMERIC)
+    odd = [f"{one}, where the last sweep left it" for one in differences(ours, theirs, carried)]
+    odd += differences(ours, theirs, NUMERIC)
     if untold := not_told(theirs):
         odd.append(f"its version of {untold} is not told before a first sweep")
     return Finding("cluster", True, "; ".join([f"{nodes} nodes at {settings.ray_address}", *odd]))
@@ -180,25 +270,54 @@ def _ray(settings: Settings) -> Finding:
         ray.shutdown()
 
 
-def _data(settings: Settings) -> Finding:
-    folder = os.environ.get("SLOTSWEEP_DATA")
-    if folder is None:
-        return Finding("data", True, f"fetched when needed into {settings.home / 'data'} (or set SLOTSWEEP_DATA)")
-    return Finding("data", os.path.isdir(folder), folder, "SLOTSWEEP_DATA names a folder that does not exist")
+def _ports(_: Settings) -> Finding:
+    """Whether processes here can listen for one another; a taken port for pages is only worth a word."""
+    with socket.create_server(("127.0.0.1", 0)):
+        pass
+    try:
+        with socket.create_server(("127.0.0.1", PAGES_PORT)):
+            return Finding("ports", True, f"{PAGES_PORT} is free for `slotsweep dashboard`")
+    except OSError:
+        return Finding("ports", True, f"{PAGES_PORT} is taken: give `slotsweep dashboard --port` another")
+
+
+def _data(_: Settings) -> Finding:
+    from tasks.catalogue import CORPORA
+    from tasks.corpora import data_cache, folder_at_hand
+
+    given = os.environ.get("SLOTSWEEP_DATA")
+    if given and not os.path.isdir(given):
+        return Finding("data", False, f"SLOTSWEEP_DATA={given} is no folder", CURES[_data])
+    folders = [folder for corpus in CORPORA.values() if (folder := folder_at_hand(corpus)) is not None]
+    counts = {
+        place: sum(folder.is_relative_to(place) for folder in folders)
+        for place in (*([Path(given)] if given else []), data_cache())
+    }
+    shown = ", ".join(f"{count} of {len(CORPORA)} data sets in {place}" for place, count in counts.items())
+    if given and not counts[Path(given)]:
+        example = next(iter(CORPORA.values()))
+        cure = (
+            f"set SLOTSWEEP_DATA to the folder in which {example.folder}/{next(iter(example.files))} lies, or unset it"
+        )
+        return Finding("data", False, shown, cure)
+    return Finding("data", True, f"{shown}; others are fetched when a workload needs them")
 
 
 CURES: dict[Callable[[Settings], Finding], str] = {
-    _python: "install Python 3.11 or newer",
-    _libraries: "install again: pip install -c constraints.txt .",
+    _python: "install slotsweep again: pip install -c constraints.txt .",
+    _libraries: "install slotsweep again: pip install -c constraints.txt .",
+    _torch: "install torch again, or see https://pytorch.org/get-started/locally: python -c 'import torch'",
     _home: "set SLOTSWEEP_HOME to a folder that can be written",
     _disk: "set SLOTSWEEP_HOME to a folder that can be written",
-    _database: "correct SLOTSWEEP_DATABASE_URL, or unset it to use SQLite",
-    _tracking: "correct SLOTSWEEP_TRACKING_URI, or unset it to use SQLite",
+    _database: "if it does not say what to do: correct SLOTSWEEP_DATABASE_URL, or unset it to use SQLite",
+    _mlflow: "correct SLOTSWEEP_TRACKING_URI, or unset it to use SQLite",
     _kernels: "set SLOTSWEEP_HOME to a folder that can be written, and see that numba works: python -c 'import numba'",
     _hardware: "this should always work: please report it",
     _gpu: "see that torch works: python -c 'import torch; torch.cuda.is_available()'",
+    _tokens: "copy the head's token (`ray get-auth-token`) into a file, and set RAY_AUTH_TOKEN_PATH to it",
     _cluster: "correct RAY_ADDRESS (HOST:PORT of the head), or unset it to use Ray on this machine",
     _ray: "correct RAY_ADDRESS, or unset it to start a local Ray, which `python -c 'import ray; ray.init()'` tries",
+    _ports: "let processes on this machine listen on 127.0.0.1, which a sandbox or firewall may forbid",
     _data: "correct SLOTSWEEP_DATA, or unset it to fetch data sets when they are needed",
 }
 """What to do about a check that cannot even be made."""

@@ -48,6 +48,13 @@ def corpus_files(corpus: Corpus) -> dict[str, Path]:
     return paths
 
 
+def folder_at_hand(corpus: Corpus) -> Path | None:
+    """The folder here that has all files of `corpus`, not verified; None where they would be fetched."""
+    given = os.environ.get("SLOTSWEEP_DATA")
+    folders = [*([Path(given) / corpus.folder] if given else []), _cache(corpus)]
+    return next((folder for folder in folders if _find(corpus, folder) is not None), None)
+
+
 def open_content(path: Path) -> gzip.GzipFile | BufferedReader:
     """The content of a file of a corpus, unpacked if the file is kept as `.gz`."""
     return gzip.open(path) if path.suffix == ".gz" else path.open("rb")
