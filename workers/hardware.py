@@ -89,8 +89,13 @@ def hardware_id(record: Mapping[str, Any]) -> str:
 
 
 def machine_id(record: Mapping[str, Any]) -> str:
-    """32 hex digits that stand for the machine alone: times and energies measured under equal ids compare."""
-    return _digest({name: record.get(name) for name in MACHINE_FIELDS})
+    """32 hex digits that stand for the machine alone: times and energies measured under equal ids compare.
+
+    Memory counts in whole GiB: of two machines of one kind, firmware and kernels keep some pages more on one.
+    """
+    ram = record.get("ram_bytes")
+    fields = {name: record.get(name) for name in MACHINE_FIELDS}
+    return _digest({**fields, "ram_bytes": None if ram is None else round(ram / 2**30)})
 
 
 def this_machine(device: str = "cpu") -> str:

@@ -7,7 +7,7 @@ import uuid
 from dataclasses import dataclass
 from typing import Any
 
-from models.devices.device import DeviceClass
+from models.devices.device import DeviceClass, take_share
 from models.plugins import load_plugin
 from workers.agreement import probe
 from workers.batch import BatchReport, BatchTask, load_mechanism, run_batch
@@ -49,6 +49,7 @@ class WorkerHost:
     """Runs batches in this process, on one thread of arithmetic, for one device class.
 
     stand_in: computes in place of that class on a machine that lacks it, by the same code; for clusters of fake nodes
+    share: of a CUDA device's memory that is its own, where several workers share the device
     """
 
     def __init__(
@@ -57,8 +58,11 @@ class WorkerHost:
         device: DeviceClass = "cpu",
         accelerator: str | None = None,
         stand_in: DeviceClass | None = None,
+        share: float = 1.0,
     ) -> None:
         self._stand_in = stand_in
+        if share < 1.0 and (stand_in or device) == "cuda":
+            take_share(share)
         pin_threads(1)
         for plugin in preparation.plugins:
             load_plugin(plugin)

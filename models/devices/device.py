@@ -125,16 +125,26 @@ def synchronise(device: DeviceClass) -> None:
         torch.mps.synchronize()
 
 
+def take_share(share: float) -> None:
+    """Hold this process to a `share` of its CUDA device's memory: others that share the device get theirs."""
+    import torch
+
+    torch.cuda.set_per_process_memory_fraction(share)
+
+
 def batch_memory(device: DeviceClass) -> int:
-    """Bytes that a batch of streams may take on `device` now: half of what is free.
+    """Bytes that a batch of streams may take on `device` now: half of what is free to this process (`take_share`).
 
     What torch keeps of tensors that are gone is free, though the driver does not know.
     """
     import torch
 
     if device == "cuda":
-        kept = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
-        return (int(torch.cuda.mem_get_info()[0]) + kept) // 2
+        free, total = torch.cuda.mem_get_info()
+        taken = torch.cuda.memory_allocated()
+        kept = torch.cuda.memory_reserved() - taken
+        mine = int(torch.cuda.get_per_process_memory_fraction() * total) - taken
+        return max(0, min(int(free) + kept, mine)) // 2
     if device == "mps":
         return max(0, int(torch.mps.recommended_max_memory()) - int(torch.mps.current_allocated_memory())) // 2
     return CPU_MEMORY

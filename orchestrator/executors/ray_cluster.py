@@ -228,6 +228,7 @@ class RayExecutor:
                 "device": place.device,
                 "accelerator": place.accelerator,
                 "stand_in": self._stand_ins.get(place.device),
+                "share": min(1.0, place.devices) if place.device == "cuda" else 1.0,
             },
         )
         hello = actor.card.remote()

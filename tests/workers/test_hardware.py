@@ -84,6 +84,8 @@ def test_ids_tell_records_and_machines_apart() -> None:
     assert len({hardware_id(record), hardware_id(committed), hardware_id(larger)}) == 3
     assert machine_id(committed) == machine_id(record) != machine_id(larger)
     assert machine_id({**record, "threads": record["threads"] + 1}) != machine_id(record)
+    sixteen = {**record, "ram_bytes": 16 * 2**30}
+    assert machine_id(sixteen) == machine_id({**sixteen, "ram_bytes": 16 * 2**30 - 2**20}) != machine_id(larger)
 
 
 def test_the_machine_is_the_same_however_the_process_was_started() -> None:
