@@ -66,7 +66,11 @@ class NamedCell:
 
 def named_cells(rows: Sequence[Any]) -> list[NamedCell]:
     """Every cell of `rows` in order of appearance."""
-    cells = group_cells(rows)
+    return name_cells(group_cells(rows))
+
+
+def name_cells(cells: Sequence[Cell]) -> list[NamedCell]:
+    """Each of `cells` in order, with what tells it from the others."""
     curves = {id(cell): curve for cell, curve in zip(cells, name_curves(cells), strict=True)}
     titles = {id(cell): title for title, members in panels(cells) for cell in members}
     named = []

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from models.config import canonical_json, round_number
-from tasks.cells import Cell, Row, group_cells, workload_titles
-from tasks.labels import NamedCell, named_cells
+from tasks.cells import Cell, Row, workload_titles
+from tasks.labels import NamedCell, name_cells
 from tasks.search import WORKLOAD, Goal, Proposal, StudyLabel, best_of, split
 from tasks.statistics import Sample
 
 COUNTS = ("slots_phase_end", "slots_mean")
 """How a memory's slots are counted whose size changes: as arXiv 2607.09889 does, and per token."""
 
-BESIDE = ("recall", *COUNTS, "slots", "bytes")
+BESIDE = ("recall", *COUNTS, "slots")
 """Metrics that are told of the best beside those that decided."""
 
 
@@ -84,17 +84,15 @@ class Contest:
 
 
 def contests(
-    rows: Sequence[Row], studies: Sequence[StudyLabel], proposals: Sequence[Proposal], goal: Goal
+    cells: Sequence[Cell], studies: Sequence[StudyLabel], proposals: Sequence[Proposal], goal: Goal
 ) -> list[Contest]:
-    """The studies of each workload in order of appearance, with what `rows` tell of their best and of references."""
-    cells: dict[str, list[Cell]] = {}
-    for cell in group_cells(rows):
-        cells.setdefault(str(cell.mechanism["name"]), []).append(cell)
+    """The studies of each workload in order of appearance, with what `cells` tell of their best and of references."""
     made: dict[int, list[Proposal]] = {}
     for proposal in proposals:
         made.setdefault(proposal.study, []).append(proposal)
     searched = {str(label.mechanism["name"]) for label in studies}
-    references = [one for one in named_cells(rows) if one.cell.mechanism["name"] not in searched]
+    own = _Cells([cell for cell in cells if cell.mechanism["name"] in searched], goal)
+    references = name_cells([cell for cell in cells if cell.mechanism["name"] not in searched])
 
     by_workload: dict[str, list[StudyLabel]] = {}
     for label in studies:
@@ -104,7 +102,7 @@ def contests(
         Contest(
             number,
             title,
-            _groups([_study(label, made.get(label.number, []), goal, cells) for label in labels]),
+            _groups([_study(label, made.get(label.number, []), goal, own) for label in labels]),
             [_reference(one, goal) for one in references if _is_beside(labels[0], one)],
         )
         for number, (title, labels) in enumerate(zip(titles, by_workload.values(), strict=True), start=1)
@@ -118,31 +116,48 @@ def _groups(studies: Sequence[Study]) -> list[Group]:
     return [Group(label, sorted(alike, key=lambda one: one.label.repeat)) for label, alike in by_label.items()]
 
 
-def _study(label: StudyLabel, proposals: Sequence[Proposal], goal: Goal, cells: Mapping[str, Sequence[Cell]]) -> Study:
-    candidates = cells.get(str(label.mechanism["name"]), ())
-    return Study(label, proposals, [_best(label, one, candidates) for one in best_of(proposals, goal)])
+def _study(label: StudyLabel, proposals: Sequence[Proposal], goal: Goal, cells: _Cells) -> Study:
+    return Study(label, proposals, [_best(label, one, cells.of(label, one)) for one in best_of(proposals, goal)])
 
 
-def _best(label: StudyLabel, proposal: Proposal, candidates: Sequence[Cell]) -> Found:
+def _best(label: StudyLabel, proposal: Proposal, cell: Cell | None) -> Found:
     """One of the best. Its own trials tell what its goal does not name."""
-    cell = next((one for one in candidates if _is_of(one, label, proposal)), None)
     rows = {} if cell is None else cell.rows
     tuning, held_out = (_beside(rows, side) | dict(side) for side in (proposal.metrics, proposal.held_out))
     shown = _seeds(proposal.held_out) or _seeds(proposal.metrics)
     return Found(label.title, label, proposal, tuning, held_out, [rows[seed] for seed in shown if seed in rows])
 
 
-def _is_of(cell: Cell, label: StudyLabel, proposal: Proposal) -> bool:
-    """Whether the cell's trials are the proposal's: by what is fixed, what was searched, and what was measured."""
-    workload, mechanism = split(proposal.params)
-    return (
-        _has(cell.mechanism, {**label.mechanism, **mechanism})
-        and _has(cell.workload, {**label.workload, **workload})
-        and all(
-            _same(cell.rows.get(seed, {}).get(f"metrics.{metric}"), value)
-            for metric, sample in proposal.metrics.items()
-            for seed, value in sample.items()
-        )
+class _Cells:
+    """Cells by what they measured, to find those of a proposal among tens of thousands."""
+
+    def __init__(self, cells: Sequence[Cell], goal: Goal) -> None:
+        self._metric = goal.metrics[0]
+        self._by_value: dict[tuple[int, float], list[Cell]] = {}
+        for cell in cells:
+            for seed, row in cell.rows.items():
+                if isinstance(value := row.get(f"metrics.{self._metric}"), int | float):
+                    self._by_value.setdefault((seed, round_number(float(value))), []).append(cell)
+
+    def of(self, label: StudyLabel, proposal: Proposal) -> Cell | None:
+        """The cell whose trials are the proposal's: by what is fixed, what was searched, and what was measured."""
+        seed, value = next(iter(proposal.metrics[self._metric].items()))
+        workload, mechanism = split(proposal.params)
+        for cell in self._by_value.get((seed, round_number(value)), ()):
+            fits = _has(cell.mechanism, {**label.mechanism, **mechanism}) and _has(
+                cell.workload, {**label.workload, **workload}
+            )
+            if fits and _measured(cell, proposal):
+                return cell
+        return None
+
+
+def _measured(cell: Cell, proposal: Proposal) -> bool:
+    """Whether the cell has all values of a proposal: fields alone do not tell a default from what is left out."""
+    return all(
+        _same(cell.rows.get(seed, {}).get(f"metrics.{metric}"), value)
+        for metric, sample in proposal.metrics.items()
+        for seed, value in sample.items()
     )
 
 

@@ -22,10 +22,11 @@ def summarise_tuning(
     rows: Sequence[Row], studies: Sequence[StudyLabel], proposals: Sequence[Proposal], goal: Goal
 ) -> Summary:
     """The frontier of the best and the references on held-out seeds, and sections on each workload's studies."""
-    found = contests(rows, studies, proposals, goal)
+    cells = group_cells(rows)
+    found = contests(cells, studies, proposals, goal)
     shown = {id(row): row for contest in found for one in contest.found for row in one.rows}
     remarks = [
-        *warnings(rows, group_cells(rows)),
+        *warnings(rows, cells),
         *(remark for contest in found for remark in _remarks(contest, goal)),
     ]
     sections = tuple(section for contest in found for section in _sections(contest, goal, rows))
