@@ -90,7 +90,11 @@ class Ledger:
         return sorted(seed for digest, seed in self._trials if digest == cell)
 
     def ask(
-        self, wanted: Iterable[Wanted], proposals: Sequence[ProposalRow] = (), verdicts: Verdicts | None = None
+        self,
+        wanted: Iterable[Wanted],
+        proposals: Sequence[ProposalRow] = (),
+        verdicts: Verdicts | None = None,
+        best: Collection[tuple[int, int]] = (),
     ) -> Grown:
         """Ask for those of `wanted` that were not asked for yet. See `Store.grow`."""
         new = {
@@ -99,9 +103,9 @@ class Ledger:
             if (cell.digest, seed) not in self._trials
         }
         asked = [(cell, seed, trial_key(cell, seed)) for (_, seed), cell in new.items()]
-        if not (asked or proposals or verdicts):
+        if not (asked or proposals or verdicts or best):
             return Grown()
-        added = self._store.grow(self._sweep, asked, proposals, verdicts)
+        added = self._store.grow(self._sweep, asked, proposals, verdicts, best)
         waiting, cells = [], {}
         for ((digest, seed), cell), trial in zip(new.items(), added, strict=False):
             self._know(cell, trial.cell)

@@ -7,16 +7,32 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from orchestrator.results import result_rows
+from orchestrator.spec import from_canonical
 from orchestrator.store.records import SweepRow
 from orchestrator.store.store import Store
 from tasks.by_device import summarise
-from tasks.kind import KINDS
+from tasks.kind import KINDS, NOTHING_ASKED, Asked
 from tasks.summary import ReportInput, Summary
 
 
 def summary_of(store: Store, sweep: SweepRow) -> Summary:
     """What the sweep says so far."""
-    return summarise(KINDS.implementation(sweep.kind), list(result_rows(store, sweep)))
+    return summarise(KINDS.implementation(sweep.kind), list(result_rows(store, sweep)), asked_of(store, sweep))
+
+
+def asked_of(store: Store, sweep: SweepRow) -> Asked:
+    """What a sweep was asked for beside its trials."""
+    tunes = KINDS.implementation(sweep.kind).proposes
+    if not tunes and not sweep.spec.get("until"):
+        return NOTHING_ASKED
+    spec = from_canonical(sweep.spec)
+    if not tunes:
+        return Asked(spec.options, spec.until)
+    from orchestrator.tuner.proposals import proposals_of
+    from orchestrator.tuner.studies import studies_of
+
+    studies = tuple(study.label for study in studies_of(spec))
+    return Asked(spec.options, None, studies, tuple(proposals_of(store, sweep, spec)))
 
 
 def report_input(store: Store, sweep: SweepRow) -> ReportInput:
@@ -35,7 +51,7 @@ def report_input(store: Store, sweep: SweepRow) -> ReportInput:
         counts={"trials": counts.total, "done": counts.done, "failed": counts.failed, "reused": sweep.reused},
         failures=dict(Counter(row["reason"] for row in rows if row["state"] == "failed")),
         spec=sweep.spec_text,
-        summary=summarise(KINDS.implementation(sweep.kind), rows),
+        summary=summarise(KINDS.implementation(sweep.kind), rows, asked_of(store, sweep)),
         hardware=tuple(store.hardware_of(sweep.id)),
         reproduce=_reproduce(sweep),
         software={name: str(value) for name, value in sweep.software.items()},

@@ -12,6 +12,7 @@ from models.mechanism import MECHANISMS
 from models.registry import Registry
 from orchestrator.store.records import SweepRow
 from orchestrator.store.store import Store
+from tasks.kind import KINDS
 from tasks.workload import WORKLOADS
 
 LEADING = ("sweep", "trial", "key", "kind", "state", "reason", "attempts", "reused", "seed", "device", "worker")
@@ -31,10 +32,14 @@ TRAILING = (
     "device_memory_reason",
     "energy_joules",
     "energy_reason",
+    "shared",
     "agreement",
 )
-"""`batch`: trials that ran in one call with it; `*_reason`: why a result has no such number; `agreement`: how its
-worker was compared with the references."""
+"""`batch`: trials of the batch that it was computed in; `*_reason`: why a result has no such number; `shared`: which
+costs are not its own; `agreement`: how its worker was compared with the references."""
+
+PROPOSED = ("study", "proposal", "best")
+"""What trials that a study proposed have besides: which study, which of its proposals, and whether it is a best one."""
 
 
 def result_rows(store: Store, sweep: SweepRow, trials: Sequence[int] | None = None) -> Iterator[dict[str, Any]]:
@@ -42,6 +47,8 @@ def result_rows(store: Store, sweep: SweepRow, trials: Sequence[int] | None = No
     hardware = {id_: _prefixed("hw", record) for id_, record in store.hardware_records().items()}
     agreements = {worker: _agreement(found) for worker, found in store.agreements().items()}
     configs: dict[str, dict[str, Any]] = {}
+    tunes = KINDS.implementation(sweep.kind).proposes
+    proposed = store.proposed_cells(sweep.id) if tunes else {}
     for row in store.trial_rows(sweep.id, trials):
         text = json.dumps([row["workload"], row["mechanism"]])
         if text not in configs:
@@ -50,7 +57,7 @@ def result_rows(store: Store, sweep: SweepRow, trials: Sequence[int] | None = No
             )
         machine = hardware.get(row["hardware"], {})
         values = {**row, "sweep": sweep.id, "kind": sweep.kind, "trial": row["position"], "reused": bool(row["reused"])}
-        values |= _unread(row, machine) | {"agreement": agreements.get(row["worker"])}
+        values |= _unread(row, machine) | {"shared": _shared(row), "agreement": agreements.get(row["worker"])}
         yield {
             **{name: values[name] for name in LEADING},
             **configs[text],
@@ -58,6 +65,7 @@ def result_rows(store: Store, sweep: SweepRow, trials: Sequence[int] | None = No
             **_prefixed("series", row["series"] or {}),
             **machine,
             **{name: values[name] for name in TRAILING},
+            **(dict(zip(PROPOSED, proposed.get(row["cell"], (None, None, None)), strict=True)) if tunes else {}),
         }
 
 
@@ -83,6 +91,16 @@ def _unread(row: dict[str, Any], machine: dict[str, Any]) -> dict[str, str | Non
         device = machine.get("hw.device", row["device"])
         memory = "main memory is all there is" if device == "cpu" else f"torch keeps no peak on {device}"
     return {"energy_reason": energy, "device_memory_reason": memory}
+
+
+def _shared(row: dict[str, Any]) -> str | None:
+    """Which costs a result shares with others; None where it was computed alone."""
+    if row["metrics"] is None or (row["batch"] or 1) == 1:
+        return None
+    energy = (
+        "" if row["energy_joules"] is None else f"energy: a share, by time, of its batch's {row['batch']} trials'; "
+    )
+    return f"{energy}peak memory: of all trials computed in one call with it"
 
 
 def _shown(prefix: str, registry: Registry[Any], tree: dict[str, Any]) -> dict[str, Any]:

@@ -177,6 +177,7 @@ def execute(
                 break
             first = patiently(store.sweep, waiting[0])
             if is_whole := first.counts.open == 0:
+                _load_pinned_plugins(settings, store, first)
                 is_whole = patiently(grow_from_store, store, first)
                 first = patiently(store.sweep, first.id)
                 is_whole = is_whole and first.counts.open == 0

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from orchestrator.results import result_rows
+from orchestrator.results import PROPOSED, result_rows
 from orchestrator.store.records import Notice, SweepRow
 from orchestrator.store.states import ENDED, SweepState, TrialState
 from orchestrator.store.store import Store
@@ -27,7 +27,7 @@ SWEEP_STATUS: dict[str, RunStatus] = {
     SweepState.PAUSED: "SCHEDULED",
 }
 COSTS = ("wall_seconds", "cpu_seconds", "peak_memory_bytes", "device_memory_bytes", "energy_joules")
-NOTES = ("energy_reason", "device_memory_reason", "agreement")
+NOTES = ("batch", "energy_reason", "device_memory_reason", "shared", "agreement")
 REPORT_FILES = ("*.html", "*.png", "*.svg", "*.pdf", "*.csv", "*.md", "*.tex")
 
 
@@ -143,6 +143,7 @@ def trial_run(sweep: SweepRow, row: dict[str, Any]) -> TrialRun:
             "slotsweep.worker": row["worker"],
             **({"slotsweep.reason": row["reason"]} if row["reason"] else {}),
             **{f"slotsweep.{name}": row[name] for name in NOTES if row[name] is not None},
+            **{f"slotsweep.{name}": str(row[name]).lower() for name in PROPOSED if row.get(name) is not None},
             **sections["hw"],
         },
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -36,9 +36,11 @@ class Growing(StorePart):
         trials: Iterable[TrialAsked],
         proposals: Sequence[ProposalRow] = (),
         verdicts: Verdicts | None = None,
+        best: Collection[tuple[int, int]] = (),
     ) -> list[SweepTrial]:
         """Add `trials` and `proposals` to `sweep` and note `verdicts` on earlier ones; the trials as they are linked.
 
+        best: those (study, number) that are the best of their studies, of which the tracker is told again
         Nothing is added to a sweep that has ended. Raises GrownElsewhereError where one of the proposals is there.
         """
         try:
@@ -52,6 +54,7 @@ class Growing(StorePart):
                 added = list(add_trials(connection, sweep, next_position(connection, sweep), trials, use_cache))
                 _propose(connection, sweep, proposals)
                 _judge(connection, sweep, verdicts or {})
+                _distinguish(connection, sweep, best)
                 return added
         except IntegrityError as error:
             raise GrownElsewhereError(f"sweep {sweep}: another process is making its proposals") from error
@@ -94,6 +97,7 @@ class Growing(StorePart):
             select(
                 columns.study, columns.number, columns.batch, columns.params, columns.attributes,
                 schema.cells.c.digest, columns.same_as, columns.enqueued, columns.state, columns.error,
+                columns.best,
             )
             .outerjoin(schema.cells, schema.cells.c.id == columns.cell)
             .where(columns.sweep == sweep)
@@ -101,6 +105,21 @@ class Growing(StorePart):
         )  # fmt: skip
         with reading(self.engine) as connection:
             return [ProposalRow(*row) for row in connection.execute(query).all()]
+
+    def proposed_cells(self, sweep: str) -> dict[int, tuple[int, int, bool]]:
+        """For each cell (a row) that a study of the sweep proposed: its first study, number, and whether it is a best."""
+        columns = schema.proposals.c
+        query = (
+            select(columns.cell, columns.study, columns.number, columns.best)
+            .where(columns.sweep == sweep, columns.cell.is_not(None))
+            .order_by(columns.study, columns.number)
+        )
+        found: dict[int, tuple[int, int, bool]] = {}
+        with reading(self.engine) as connection:
+            for cell, study, number, best in connection.execute(query):
+                first = found.setdefault(cell, (study, number, best))
+                found[cell] = (*first[:2], first[2] or best)
+        return found
 
 
 def _propose(connection: Connection, sweep: str, proposals: Sequence[ProposalRow]) -> None:
@@ -120,3 +139,17 @@ def _judge(connection: Connection, sweep: str, verdicts: Verdicts) -> None:
             .where(columns.sweep == sweep, columns.study == study, columns.number == number)
             .values(state=state, error=error)
         )
+
+
+def _distinguish(connection: Connection, sweep: str, best: Collection[tuple[int, int]]) -> None:
+    columns, links, rows = schema.proposals.c, schema.sweep_trials.c, schema.trials.c
+    for study, number in best:
+        mine = (columns.sweep == sweep, columns.study == study, columns.number == number)
+        connection.execute(update(schema.proposals).where(*mine).values(best=True))
+        cell = select(columns.cell).where(*mine).scalar_subquery()
+        trials = (
+            select(links.sweep, links.trial, links.reused)
+            .join(schema.trials, rows.id == links.trial)
+            .where(links.sweep == sweep, rows.cell == cell, rows.state == TrialState.DONE)
+        )
+        connection.execute(insert(schema.outbox).from_select(["sweep", "trial", "reused"], trials))

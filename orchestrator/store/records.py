@@ -134,6 +134,7 @@ class ProposalRow:
     attributes  what the sampler must have at hand to go on
     cell        its digest; None where the params make no config, see `error`
     same_as     the number of an earlier proposal with the same cell
+    best        whether no other of its study is better, once all are known
     """
 
     study: int
@@ -146,6 +147,7 @@ class ProposalRow:
     enqueued: bool = False
     state: ProposalState = "open"
     error: str | None = None
+    best: bool = False
 
 
 @dataclass(frozen=True)
@@ -161,9 +163,12 @@ class TrialResult:
     """What a worker reports of one trial: metrics (and series of numbers), or one reason and a message.
 
     own_seconds          the part of wall_seconds that is not its share of streams read together; None where unknown
-    energy_joules        of the processor or GPU while the trial ran; None where it cannot be read, see energy_reason
+    peak_memory_bytes    the worker's while the trial ran, and those that were computed in one call with it
+    energy_joules        its share, by time, of what the processor or GPU took for its batch; None where it cannot be
+                         read, see energy_reason
     energy_reason        why this trial has none though its worker has a counter
-    device_memory_bytes  most memory taken on an accelerator; None on a CPU and where it cannot be read
+    device_memory_bytes  most memory taken on an accelerator, as peak_memory_bytes; None on a CPU and where it cannot
+                         be read
     """
 
     trial: int

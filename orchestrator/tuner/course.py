@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import cast
 
 from pydantic import ValidationError
 
@@ -16,7 +17,7 @@ from orchestrator.tuner.samplers import default_batch
 from orchestrator.tuner.studies import StudySpec
 from tasks.kinds.tuning import Levels, TuningConfig, Wilcoxon
 from tasks.racing import Metrics, Race, looks
-from tasks.search import Goal, Params, Proposal, ProposalState, best_of, split
+from tasks.search import Goal, Params, Proposal, ProposalState, best_of, full_name, split
 from tasks.workload import WorkloadConfig
 
 MOST_HELD_OUT = 50
@@ -62,6 +63,16 @@ class Batch:
         return [member for member in self.members if member.state == "open"]
 
 
+@dataclass
+class Step:
+    """What follows from results: trials to ask for, new proposals, verdicts by number, and which are the best."""
+
+    wanted: list[Wanted] = field(default_factory=list)
+    proposals: list[ProposalRow] = field(default_factory=list)
+    verdicts: dict[int, Verdict] = field(default_factory=dict)
+    best: list[int] = field(default_factory=list)
+
+
 class Course:
     """Drives one study. What it asks for follows from its spec and the results of earlier batches, never from timing.
 
@@ -93,6 +104,7 @@ class Course:
         self._batches = 0
         self._exhausted = False
         self._winners: list[Member] | None = None
+        self._noted: set[int] = set()
 
     # -- beginning ---------------------------------------------------------------------------------------------------
 
@@ -127,6 +139,7 @@ class Course:
             else:
                 self._told += batch
         self._batches = len(batches)
+        self._noted = {row.number for row in rows if row.best}
         self._mending = [one for one in self._told if one.state == "failed" and self._is_mended(one, ledger)]
 
     def _by_level(self, member: Member, ledger: Ledger) -> dict[int, float]:
@@ -148,31 +161,29 @@ class Course:
 
     # -- going on ----------------------------------------------------------------------------------------------------
 
-    def advance(self, ledger: Ledger) -> tuple[list[Wanted], list[ProposalRow], dict[int, Verdict]]:
-        """Take up what `ledger` has learned: trials to ask for, new proposals, and verdicts on earlier ones."""
-        wanted: list[Wanted] = []
-        proposals: list[ProposalRow] = []
-        verdicts: dict[int, Verdict] = {}
-        while len(self._flying) < self._under_way and (batch := self._propose(proposals, ledger)):
+    def advance(self, ledger: Ledger) -> Step:
+        """Take up what `ledger` has learned: what to ask for, and what to note."""
+        step = Step()
+        while len(self._flying) < self._under_way and (batch := self._propose(step, ledger)):
             self._flying.append(batch)
         while self._flying:
             for batch in self._flying:
-                self._judge(batch, ledger, wanted)
+                self._judge(batch, ledger, step)
             if self._flying[0].going:
                 break
             first = self._flying.popleft()
             for member in first.members:
                 self._live.tell(member.number, self._telling(member, ledger))
-                verdicts[member.number] = member.state, member.error
+                step.verdicts[member.number] = member.state, member.error
             self._told += first.members
-            if batch := self._propose(proposals, ledger):
+            if batch := self._propose(step, ledger):
                 self._flying.append(batch)
-        self._mend(ledger, wanted, verdicts)
+        self._mend(ledger, step)
         if not self._flying and not self._mending:
-            self._hold_out(ledger, wanted)
-        return wanted, proposals, verdicts
+            self._hold_out(ledger, step)
+        return step
 
-    def _propose(self, proposals: list[ProposalRow], ledger: Ledger) -> Batch | None:
+    def _propose(self, step: Step, ledger: Ledger) -> Batch | None:
         """The next batch; None if there is none, or there are as many proposals as there shall be."""
         count = min(self._batch, self._options.trials - self.asked)
         if count <= 0 or self._exhausted:
@@ -185,7 +196,7 @@ class Course:
         for one in made:
             member = self._member(one.params, one.number)
             batch.members.append(member)
-            proposals.append(
+            step.proposals.append(
                 ProposalRow(
                     study=self.study.number,
                     number=one.number,
@@ -212,21 +223,22 @@ class Course:
 
     def _cell(self, params: Params, level: int) -> CellRow:
         """The cell of a proposal at a level. Raises ValidationError where the params do not go together."""
-        at_level = {self._levels.field: self._levels.levels[level]} if self._levels else {}
+        own = str(self.study.mechanism_fields["name"])
+        at_level = {full_name(self._levels.field, own): self._levels.levels[level]} if self._levels else {}
         workload, mechanism = split({**params, **at_level})
         read = self.study.workload_class.model_validate(round_numbers({**self.study.workload_fields, **workload}))
         memory = self.study.mechanism_class.model_validate(round_numbers({**self.study.mechanism_fields, **mechanism}))
-        return self._cell_of(read, memory)
+        return self._cell_of(cast("WorkloadConfig", read), cast("MechanismConfig", memory))
 
     # -- judging -----------------------------------------------------------------------------------------------------
 
-    def _judge(self, batch: Batch, ledger: Ledger, wanted: list[Wanted]) -> None:
+    def _judge(self, batch: Batch, ledger: Ledger, step: Step) -> None:
         """Take the batch as far as its trials go, and ask for what it needs next."""
         while going := batch.going:
             stage = self._stages[batch.stage]
             seeds = self._seeds[: stage.seeds]
             if not all(ledger.has_ended(member.cells[stage.level].digest, seeds) for member in going):
-                wanted += [(member.cells[stage.level], seed) for seed in seeds for member in going]
+                step.wanted += [(member.cells[stage.level], seed) for seed in seeds for member in going]
                 return
             for member in going:
                 self._check(member, stage, ledger)
@@ -284,29 +296,29 @@ class Course:
 
     # -- ending ------------------------------------------------------------------------------------------------------
 
-    def _mend(self, ledger: Ledger, wanted: list[Wanted], verdicts: dict[int, Verdict]) -> None:
+    def _mend(self, ledger: Ledger, step: Step) -> None:
         """Finish proposals that had failed and whose trials were retried. The sampler was told of the failure."""
         for member in list(self._mending):
             cell = member.cells[-1]
             if not ledger.has_ended(cell.digest, self._seeds):
-                wanted += [(cell, seed) for seed in self._seeds]
+                step.wanted += [(cell, seed) for seed in self._seeds]
                 continue
             member.state, member.error = "complete", None
             self._check(member, Stage(len(member.cells) - 1, len(self._seeds)), ledger)
-            verdicts[member.number] = member.state, member.error
+            step.verdicts[member.number] = member.state, member.error
             self._mending.remove(member)
 
-    def _hold_out(self, ledger: Ledger, wanted: list[Wanted]) -> None:
+    def _hold_out(self, ledger: Ledger, step: Step) -> None:
         """Ask for the trials of the best on seeds that nothing was chosen by."""
         if self._winners is None:
             decided = [
                 Proposal(0, one.number, {}, one.state, self._metrics(one, ledger, self._seeds), same_as=one.same_as)
                 for one in self._told
             ]
-            best = best_of(decided, self.goal)
-            numbers = {one.number for one in best[:MOST_HELD_OUT]}
+            numbers = {one.number for one in best_of(decided, self.goal)[:MOST_HELD_OUT]}
             self._winners = [member for member in self._told if member.number in numbers]
-        wanted += [(member.cells[-1], seed) for seed in self._held_out for member in self._winners]
+            step.best += sorted(numbers - self._noted)
+        step.wanted += [(member.cells[-1], seed) for seed in self._held_out for member in self._winners]
 
     @property
     def asked(self) -> int:
@@ -339,16 +351,7 @@ def _best_of_metrics(known: Sequence[Metrics], goal: Goal) -> list[Metrics]:
 
 def points_of(study: StudySpec, enqueue: Sequence[Mapping[str, object]]) -> list[Params]:
     """Those of the points in a spec that a study can try: all of their parameters are its own."""
-    own = str(study.mechanism_class.model_fields["name"].default)
+    own = str(study.mechanism_fields["name"])
     names = {parameter.name for parameter in study.parameters}
-    found = []
-    for point in enqueue:
-        params = {_renamed(name, own): value for name, value in point.items()}
-        if params.keys() <= names:
-            found.append(params)
-    return found
-
-
-def _renamed(name: str, mechanism: str) -> str:
-    owner, _, rest = name.partition(".")
-    return f"mechanism.{rest}" if owner == mechanism else name
+    points = ({full_name(name, own): value for name, value in point.items()} for point in enqueue)
+    return [point for point in points if point.keys() <= names]

@@ -84,13 +84,15 @@ class Tuner(Growth):
         wanted: list[Wanted] = []
         proposals: list[ProposalRow] = []
         verdicts: dict[tuple[int, int], Verdict] = {}
+        best: list[tuple[int, int]] = []
         for course in self._courses:
-            more, made, judged = course.advance(self._ledger)
-            wanted += more
-            proposals += made
-            verdicts |= {(course.study.number, number): verdict for number, verdict in judged.items()}
+            number, step = course.study.number, course.advance(self._ledger)
+            wanted += step.wanted
+            proposals += step.proposals
+            verdicts |= {(number, proposal): verdict for proposal, verdict in step.verdicts.items()}
+            best += [(number, proposal) for proposal in step.best]
         try:
-            return self._ledger.ask(wanted, proposals, verdicts)
+            return self._ledger.ask(wanted, proposals, verdicts, best)
         except GrownElsewhereError:
             self._load()
             return Grown(again=True)
