@@ -14,6 +14,7 @@ from models.stream import Floats
 from tasks.bootstrap import CurveSample, paired_bootstrap
 from tasks.cells import Cell, CurveName, Row, group_cells, name_curves, panels
 from tasks.seeds import generator
+from tasks.sequential import SeedsUntil, metric_interval
 from tasks.staircase import area_under_curve, hypervolume_under, on_frontier
 from tasks.statistics import column_means, mean_intervals
 from tasks.summary import SIZE_AXES, Curve, Interval, Panel, Point, Summary
@@ -34,11 +35,12 @@ MACHINE = {"hw.cpu_model": "CPU models", "hw.gpu": "GPUs", "hw.threads": "thread
 WEAKENED = "their cells rest on fewer seeds, or on none"
 
 
-def summarise(rows: Sequence[Row]) -> Summary:
+def summarise(rows: Sequence[Row], until: SeedsUntil | None = None) -> Summary:
     """The frontier of every mechanism on every workload, from one row a trial.
 
     rows: dotted columns `state`, `reason`, `seed`, `episodes`, `workload.*`, `mechanism.*`, `metrics.*`, `hw.*`, of
     which metrics may be missing or None. The size of a point is the mean of what was measured, never its budget.
+    until: the rule that added seeds, which then tells the intervals of its metric
     """
     cells = group_cells(rows)
     curve_of = {id(cell): name for cell, name in zip(cells, name_curves(cells), strict=True)}
@@ -49,7 +51,8 @@ def summarise(rows: Sequence[Row]) -> Summary:
         by_curve: dict[CurveName, list[Cell]] = {}
         for cell in members:
             by_curve.setdefault(curve_of[id(cell)], []).append(cell)
-        summary.append(_panel(title, [_measure(name, curve, seeds, metrics) for name, curve in by_curve.items()]))
+        curves = [_measure(name, curve, seeds, metrics) for name, curve in by_curve.items()]
+        summary.append(_panel(title, curves, until))
     return Summary(tuple(summary), tuple(warnings(rows, cells)))
 
 
@@ -89,7 +92,7 @@ def _measure(name: CurveName, cells: Sequence[Cell], seeds: Sequence[int], metri
     return _Measured(name, [cells[index] for index in order], dict(zip(names, table[:, :, order], strict=True)))
 
 
-def _panel(title: str, curves: Sequence[_Measured]) -> Panel:
+def _panel(title: str, curves: Sequence[_Measured], until: SeedsUntil | None) -> Panel:
     reference: dict[str, float] = {}
     size_range: dict[str, tuple[float, float]] = {}
     hypervolume: dict[str, list[Interval | None]] = {axis: [None] * len(curves) for axis in SIZE_AXES}
@@ -111,7 +114,7 @@ def _panel(title: str, curves: Sequence[_Measured]) -> Panel:
             Curve(
                 mechanism=curve.name.mechanism,
                 label=curve.name.label,
-                points=_points(curve),
+                points=_points(curve, until),
                 hypervolume={axis: hypervolume[axis][index] for axis in SIZE_AXES},
                 area={axis: area[axis][index] for axis in SIZE_AXES},
             )
@@ -153,8 +156,8 @@ def _chance(curves: Iterable[_Measured]) -> float | None:
     return float(known.mean()) if len(known) else None
 
 
-def _points(curve: _Measured) -> tuple[Point, ...]:
-    intervals = _intervals(curve)
+def _points(curve: _Measured, until: SeedsUntil | None) -> tuple[Point, ...]:
+    intervals = _intervals(curve, until)
     frontier = {axis: on_frontier(curve.means(axis).tolist(), curve.means(RECALL).tolist()) for axis in SIZE_AXES}
     return tuple(
         Point(
@@ -169,14 +172,15 @@ def _points(curve: _Measured) -> tuple[Point, ...]:
     )
 
 
-def _intervals(curve: _Measured) -> dict[str, list[Interval | None]]:
+def _intervals(curve: _Measured, until: SeedsUntil | None) -> dict[str, list[Interval | None]]:
     """Intervals of each metric at each point. A share is the mean of a seed's episodes, and episodes are independent.
 
     A single episode is a recording with many queries; how many outcomes a share then rests on is not in a row.
     """
     episodes = {row.get("episodes") for cell in curve.cells for row in cell.rows.values()}
     least = min((count for count in episodes if count), default=1)
-    shares = partial(mean_intervals, bounds=(0.0, 1.0), outcomes=least if least > 1 else None)
+    outcomes = least if least > 1 else None
+    shares = partial(mean_intervals, bounds=(0.0, 1.0), outcomes=outcomes)
     points = len(curve.cells)
     intervals = {}
     for metrics, method in (
@@ -185,6 +189,12 @@ def _intervals(curve: _Measured) -> dict[str, list[Interval | None]]:
     ):
         together = method(np.hstack([curve.values[metric] for metric in metrics]))
         intervals.update({metric: together[i * points : (i + 1) * points] for i, metric in enumerate(metrics)})
+    if until is not None and until.metric in curve.values:
+        told = partial(metric_interval, until, until.metric)
+        if until.metric in SHARES:
+            told = partial(told, bounds=(0.0, 1.0), outcomes=outcomes)
+        columns = [column[~np.isnan(column)] for column in curve.values[until.metric].T]
+        intervals[until.metric] = [told(column) if len(column) else None for column in columns]
     return intervals
 
 

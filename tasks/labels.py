@@ -11,6 +11,7 @@ import numpy as np
 
 from models.stream import Floats
 from tasks.cells import Cell, group_cells, name_curves, panels
+from tasks.sequential import SeedsUntil, metric_interval
 from tasks.statistics import mean_intervals
 from tasks.summary import Interval, Line
 
@@ -20,11 +21,15 @@ ANY = (-np.inf, np.inf)
 
 @dataclass(frozen=True)
 class NamedCell:
-    """A cell, the title of its workload and the label that tells it from the others, such as `h2o budget 64`."""
+    """A cell, the title of its workload and the label that tells it from the others, such as `h2o budget 64`.
+
+    until: the rule that added its seeds, which then tells the intervals of its metric
+    """
 
     cell: Cell
     workload: str
     label: str
+    until: SeedsUntil | None = None
 
     @property
     def done(self) -> dict[int, dict[str, Any]]:
@@ -38,8 +43,8 @@ class NamedCell:
 
     def mean(self, metric: str, bounds: tuple[float, float] = ANY) -> Interval | None:
         """The metric's mean over seeds with its interval; None where no seed has it."""
-        values = list(self.values(metric).values())
-        return mean_intervals(np.array(values, dtype=np.float64)[:, None], bounds=bounds)[0] if values else None
+        values = np.array(list(self.values(metric).values()), dtype=np.float64)
+        return metric_interval(self.until, metric, values, bounds=bounds) if len(values) else None
 
     def series(self, name: str) -> Floats | None:
         """The series [S, T] of the seeds that have it, cut to the shortest; None where no seed has it."""
@@ -64,12 +69,12 @@ class NamedCell:
         )
 
 
-def named_cells(rows: Sequence[Any]) -> list[NamedCell]:
+def named_cells(rows: Sequence[Any], until: SeedsUntil | None = None) -> list[NamedCell]:
     """Every cell of `rows` in order of appearance."""
-    return name_cells(group_cells(rows))
+    return name_cells(group_cells(rows), until)
 
 
-def name_cells(cells: Sequence[Cell]) -> list[NamedCell]:
+def name_cells(cells: Sequence[Cell], until: SeedsUntil | None = None) -> list[NamedCell]:
     """Each of `cells` in order, with what tells it from the others."""
     curves = {id(cell): curve for cell, curve in zip(cells, name_curves(cells), strict=True)}
     titles = {id(cell): title for title, members in panels(cells) for cell in members}
@@ -79,13 +84,13 @@ def name_cells(cells: Sequence[Cell]) -> list[NamedCell]:
         settings = [f"{key} {_number(cell.mechanism[key])}" for key in curve.settings if key in cell.mechanism]
         if "similarity" in curve.settings:  # one threshold under two names
             settings = [text for text in settings if not text.startswith("tau ")]
-        named.append(NamedCell(cell, titles[id(cell)], " ".join([curve.label, *settings])))
+        named.append(NamedCell(cell, titles[id(cell)], " ".join([curve.label, *settings]), until))
     return named
 
 
-def by_workload(rows: Sequence[Any]) -> list[tuple[int, str, list[NamedCell]]]:
+def by_workload(rows: Sequence[Any], until: SeedsUntil | None = None) -> list[tuple[int, str, list[NamedCell]]]:
     """The cells of each workload in order of appearance, with a number from 1 and the workload's title."""
-    groups = groupby(named_cells(rows), key=lambda cell: cell.workload)
+    groups = groupby(named_cells(rows, until), key=lambda cell: cell.workload)
     return [(number, title, list(cells)) for number, (title, cells) in enumerate(groups, start=1)]
 
 

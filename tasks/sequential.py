@@ -99,3 +99,21 @@ class SeedsUntil:
 
     metric: str
     rule: FixedWidth
+
+    def covers(self, metric: str, seeds: int) -> bool:
+        """Whether the rule tells the interval of `metric`: not of other metrics, and not before its first stage."""
+        return metric == self.metric and seeds >= self.rule.stage
+
+
+def metric_interval(
+    until: SeedsUntil | None,
+    metric: str,
+    values: Floats,
+    *,
+    bounds: tuple[float, float] = (-np.inf, np.inf),
+    outcomes: int | None = None,
+) -> Interval:
+    """The mean of `metric` over seeds, from `values` [n] by rising seed: by the rule that added them, if one did."""
+    if until is not None and until.covers(metric, len(values)):
+        return until.rule.interval(values, bounds=bounds, outcomes=outcomes)
+    return mean_interval(values, bounds=bounds, outcomes=outcomes)

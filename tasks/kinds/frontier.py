@@ -12,8 +12,8 @@ from tasks.cells import Cell, Row, group_cells, name_curves, panels
 from tasks.comparisons import every_pair
 from tasks.dominance import SizedCell, dominance
 from tasks.kind import NOTHING_ASKED, Asked, Kind, KindConfig, kind
+from tasks.sequential import SeedsUntil, metric_interval
 from tasks.staircase import knee
-from tasks.statistics import mean_interval
 from tasks.summary import SIZE_AXES, Grid, Section, Summary, Value
 
 
@@ -63,10 +63,10 @@ device: any                # cpu | cuda | mps | any, or a list: run on each and 
     def summarise(cls, rows: Sequence[Row], asked: Asked = NOTHING_ASKED) -> Summary:
         from tasks.frontier import summarise
 
-        return replace(summarise(rows), sections=tuple(_sections(rows)))
+        return replace(summarise(rows, asked.until), sections=tuple(_sections(rows, asked.until)))
 
 
-def _sections(rows: Sequence[Row]) -> Iterator[Section]:
+def _sections(rows: Sequence[Row], until: SeedsUntil | None) -> Iterator[Section]:
     """For each workload, which frontiers lie above which, and where each has its knee."""
     cells = group_cells(rows)
     label_of = {id(cell): name.label for cell, name in zip(cells, name_curves(cells), strict=True)}
@@ -79,7 +79,7 @@ def _sections(rows: Sequence[Row]) -> Iterator[Section]:
             if len(curves) > 1:
                 yield _dominance(f"dominance-{axis}-{number}", f"Frontiers compared, {axis}: {title}", curves)
         slots = {label: _sized(group, "slots") for label, group in by_curve.items()}
-        if knees := [row for label, sized in slots.items() if (row := _knee(label, sized))]:
+        if knees := [row for label, sized in slots.items() if (row := _knee(label, sized, until))]:
             text = (
                 "The knee of a frontier: the cell after which more slots buy less, farthest above the line between the "
                 "frontier's ends over log2 slots (Das 1999). Frontiers without one are left out."
@@ -123,9 +123,10 @@ def _compared(curves: Mapping[str, Sequence[SizedCell]], over: str, under: str) 
     return over, under, low, high, len(found.sizes), by_mean[0], by_mean[-1], found.verdict
 
 
-def _knee(label: str, cells: Sequence[SizedCell]) -> tuple[Value, ...] | None:
+def _knee(label: str, cells: Sequence[SizedCell], until: SeedsUntil | None) -> tuple[Value, ...] | None:
     recalls = [float(np.mean(list(cell.recalls.values()))) for cell in cells]
     place = knee([cell.size for cell in cells], recalls)
     if place is None:
         return None
-    return label, cells[place].size, mean_interval(list(cells[place].recalls.values()), bounds=(0.0, 1.0))
+    values = np.array([recall for _, recall in sorted(cells[place].recalls.items())])
+    return label, cells[place].size, metric_interval(until, "recall", values, bounds=(0.0, 1.0))

@@ -51,8 +51,8 @@ episodes: 50
     def summarise(cls, rows: Sequence[Row], asked: Asked = NOTHING_ASKED) -> Summary:
         from tasks.frontier import summarise
 
-        sections = tuple(section for group in by_workload(rows) for section in _sections(*group))
-        return replace(summarise(rows), sections=sections)
+        sections = tuple(section for group in by_workload(rows, asked.until) for section in _sections(*group))
+        return replace(summarise(rows, asked.until), sections=sections)
 
 
 def _sections(number: int, title: str, cells: Sequence[NamedCell]) -> Iterator[Section]:

@@ -17,7 +17,8 @@ from tasks.difference_table import difference_table, power_sentence
 from tasks.kind import NOTHING_ASKED, Asked, Kind, KindConfig, kind
 from tasks.labels import SHARE, NamedCell, by_workload
 from tasks.seeds import generator
-from tasks.statistics import deviation, mean_interval
+from tasks.sequential import metric_interval
+from tasks.statistics import deviation
 from tasks.summary import Grid, Section, Summary, Value
 
 MARGIN = 0.01
@@ -56,19 +57,19 @@ episodes: 100              # streams a trial averages over
     def summarise(cls, rows: Sequence[Row], asked: Asked = NOTHING_ASKED) -> Summary:
         from tasks.frontier import summarise
 
-        groups = by_workload(rows)
+        groups = by_workload(rows, asked.until)
         sections: list[Section] = []
         for group in groups:
             sections += [_seeds(*group), *_differences(*group)]
         cells = [cell for _, _, members in groups for cell in members]
-        return replace(summarise(rows), sections=(*sections, *_over_workloads(cells)))
+        return replace(summarise(rows, asked.until), sections=(*sections, *_over_workloads(cells)))
 
 
 def _seeds(number: int, title: str, cells: Sequence[NamedCell]) -> Section:
     """How the recall of each cell is distributed over seeds."""
     text = (
         "Mean recall over seeds with its 95% interval, by Student's t and by a bootstrap that allows for skew; sd, "
-        "least, median and most are those of single seeds."
+        "least, median and most are those of single seeds. No bootstrap where recall decided how many seeds there are."
     )
     columns = ("mechanism", "recall", "recall, bootstrap", "sd", "least", "median", "most", "slots", "n")
     return Section(f"seeds-{number}", f"Seeds: {title}", (text,), Grid(columns, tuple(map(_distribution, cells))))
@@ -83,7 +84,9 @@ def _distribution(cell: NamedCell) -> tuple[Value, ...]:
     # A share is the mean of a trial's episodes, which are independent; a single one is a recording with many queries.
     least = min(int(row["episodes"]) for row in cell.done.values())
     outcomes = least if least > 1 else None
-    mean = mean_interval(values, bounds=SHARE, outcomes=outcomes)
+    mean = metric_interval(cell.until, "recall", values, bounds=SHARE, outcomes=outcomes)
+    if cell.until is not None and cell.until.covers("recall", len(values)):
+        return cell.label, mean, None, sd, *ends, cell.mean("slots"), len(values)
     resampled = bca_interval(values, generator(0, "bootstrap"), bounds=SHARE, outcomes=outcomes)
     return cell.label, mean, resampled, sd, *ends, cell.mean("slots"), len(values)
 
