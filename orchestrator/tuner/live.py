@@ -145,7 +145,7 @@ class LiveStudy:
         self._study.sampler = make_sampler(
             self._options, self._parameters, seed_of_batch(self._options, self._seed, batch)
         )
-        asked = []
+        asked: list[Asked] = []
         while len(asked) < count and not self._is_exhausted():
             asked.append(self._ask())
         return asked
@@ -244,7 +244,7 @@ def _noting_storage() -> tuple[InMemoryStorage, dict[str, Any]]:
 
     noted: dict[str, Any] = {}
 
-    class Noting(InMemoryStorage):
+    class Noting(InMemoryStorage):  # type: ignore[misc]
         def set_study_system_attr(self, study_id: int, key: str, value: Any) -> None:
             super().set_study_system_attr(study_id, key, value)
             noted[key] = value

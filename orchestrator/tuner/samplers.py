@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from copy import copy
 from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -105,7 +106,10 @@ def combinations(options: SamplerOptions, parameters: tuple[Parameter, ...]) -> 
 
 
 def make_sampler(options: SamplerOptions, parameters: Sequence[Parameter], seed: int) -> BaseSampler:
-    """A new sampler, whose numbers are those that a config can hold."""
+    """A new sampler for one batch, whose numbers are those that a config can hold.
+
+    While a batch is made nothing is told, so that what a sampler finds in finished proposals is found once.
+    """
     from optuna.exceptions import ExperimentalWarning
 
     with warnings.catch_warnings():
@@ -122,11 +126,11 @@ def _bare(options: SamplerOptions, parameters: Sequence[Parameter], seed: int) -
             startup = 10 if options.startup is None else options.startup
             # Without conditions Optuna's default stands: multivariate for one objective, not for several.
             grouped: dict[str, Any] = {"multivariate": True, "group": True} if conditional else {}
-            return samplers.TPESampler(n_startup_trials=startup, seed=seed, **grouped)
+            return _tpe(n_startup_trials=startup, seed=seed, **grouped)
         case "nsga2":
-            return samplers.NSGAIISampler(population_size=options.population or 50, seed=seed)
+            return _nsga(samplers.NSGAIISampler, population_size=options.population or 50, seed=seed)
         case "nsga3":
-            return samplers.NSGAIIISampler(population_size=options.population or 50, seed=seed)
+            return _nsga(samplers.NSGAIIISampler, population_size=options.population or 50, seed=seed)
         case "gp":
             startup = 10 if options.startup is None else options.startup
             return samplers.GPSampler(n_startup_trials=startup, seed=seed, warn_independent_sampling=False)
@@ -159,12 +163,17 @@ def _exact(inner: BaseSampler, parameters: Sequence[Parameter]) -> BaseSampler:
     def exact(name: str, value: Any) -> Any:
         return numbers[name].nearest(value) if name in numbers else value
 
-    class Exact(BaseSampler):
+    class Exact(BaseSampler):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self._space: dict[str, Any] | None = None
+
         def before_trial(self, study: Any, trial: Any) -> None:
             inner.before_trial(study, trial)
 
-        def infer_relative_search_space(self, study: Any, trial: Any) -> Any:
-            return inner.infer_relative_search_space(study, trial)
+        def infer_relative_search_space(self, study: Any, trial: Any) -> dict[str, Any]:
+            if self._space is None:
+                self._space = inner.infer_relative_search_space(study, trial)
+            return self._space
 
         def sample_relative(self, study: Any, trial: Any, search_space: Any) -> Any:
             found = inner.sample_relative(study, trial, search_space)
@@ -176,6 +185,56 @@ def _exact(inner: BaseSampler, parameters: Sequence[Parameter]) -> BaseSampler:
     return Exact()
 
 
+def _tpe(**options: Any) -> BaseSampler:
+    """Optuna's TPE, which translates every trial for every proposal, and here does so once a batch."""
+    from optuna.samplers import TPESampler
+
+    class BatchTPE(TPESampler):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__(**options)
+            self._translated: dict[tuple[str, ...], dict[int, list[float] | None]] = {}
+
+        def _get_internal_repr(self, trials: Any, search_space: Any, study: Any) -> dict[str, Any]:
+            had = self._translated.setdefault(tuple(search_space), {})
+            for trial in trials:
+                if trial.number not in had:
+                    params = self._get_params(trial, study)
+                    complete = search_space.keys() <= params.keys()
+                    had[trial.number] = (
+                        [one.to_internal_repr(params[name]) for name, one in search_space.items()] if complete else None
+                    )
+            rows = [row for trial in trials if (row := had[trial.number]) is not None]
+            columns = np.array(rows, dtype=np.float64).reshape(-1, len(search_space)).T
+            return dict(zip(search_space, columns, strict=True))
+
+    return BatchTPE()
+
+
+def _nsga(made: Any, **options: Any) -> BaseSampler:
+    """One of Optuna's genetic algorithms, which looks for generation and parents once a batch."""
+
+    class BatchNsga(made):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__(**options)
+            self._generation: int | None = None
+            self._parents: dict[int, Any] = {}
+
+        def get_trial_generation(self, study: Any, trial: Any) -> int:
+            if self._generation is None:
+                self._generation = super().get_trial_generation(study, trial)
+            study._storage.set_trial_system_attr(trial._trial_id, self._get_generation_key(), self._generation)
+            return self._generation
+
+        def get_parent_population(self, study: Any, generation: int) -> Any:
+            if generation not in self._parents:
+                self._parents[generation] = super().get_parent_population(study, generation)
+            return self._parents[generation]
+
+    BatchNsga._GENERATION_KEY = made._GENERATION_KEY
+    BatchNsga._PARENT_CACHE_KEY_PREFIX = made._PARENT_CACHE_KEY_PREFIX
+    return BatchNsga()
+
+
 def _cmaes(options: SamplerOptions, parameters: Sequence[Parameter], seed: int) -> BaseSampler:
     """Optuna's CMA-ES, which knows no constraints, told what makes feasible proposals the better ones.
 
@@ -185,16 +244,14 @@ def _cmaes(options: SamplerOptions, parameters: Sequence[Parameter], seed: int) 
     from optuna.samplers import CmaEsSampler
     from optuna.study import StudyDirection
 
-    class FeasibleFirst(CmaEsSampler):
+    class FeasibleFirst(CmaEsSampler):  # type: ignore[misc]
+        ranked: Any = None
+
         def _get_trials(self, study: Any) -> Any:
-            trials = super()._get_trials(study)
-            beyond = [sum(max(0.0, value) for value in trial.constraints.values()) for trial in trials]
-            sign = 1.0 if study.direction == StudyDirection.MINIMIZE else -1.0
-            worst = max((sign * trial.value for trial, far in zip(trials, beyond, strict=True) if far == 0), default=0)
-            return [
-                trial if far == 0 else _with_value(trial, sign * (worst + far))
-                for trial, far in zip(trials, beyond, strict=True)
-            ]
+            if self.ranked is None:
+                sign = 1.0 if study.direction == StudyDirection.MINIMIZE else -1.0
+                self.ranked = _feasible_first(super()._get_trials(study), sign)
+            return self.ranked
 
     return FeasibleFirst(
         n_startup_trials=1 if options.startup is None else options.startup,
@@ -205,12 +262,17 @@ def _cmaes(options: SamplerOptions, parameters: Sequence[Parameter], seed: int) 
     )
 
 
-def _with_value(trial: Any, value: float) -> Any:
-    from copy import copy
-
-    changed = copy(trial)
-    changed.values = [value]
-    return changed
+def _feasible_first(trials: Sequence[Any], sign: float) -> list[Any]:
+    """`trials` with values of those that violate constraints replaced; sign: 1 to minimise, -1 to maximise."""
+    beyond = [sum(max(0.0, value) for value in trial.constraints.values()) for trial in trials]
+    worst = max((sign * trial.value for trial, far in zip(trials, beyond, strict=True) if far == 0), default=0.0)
+    found = []
+    for trial, far in zip(trials, beyond, strict=True):
+        ranked = copy(trial)
+        if far > 0:
+            ranked.values = [sign * (worst + far)]
+        found.append(ranked)
+    return found
 
 
 def _qmc(parameters: Sequence[Parameter], seed: int) -> BaseSampler:
@@ -219,7 +281,7 @@ def _qmc(parameters: Sequence[Parameter], seed: int) -> BaseSampler:
 
     space = {parameter.name: distribution_of(parameter) for parameter in parameters}
 
-    class Sobol(QMCSampler):
+    class Sobol(QMCSampler):  # type: ignore[misc]
         def infer_relative_search_space(self, study: Any, trial: Any) -> Any:
             return {name: one for name, one in space.items() if not one.single()}
 
@@ -236,7 +298,7 @@ def _grid(options: SamplerOptions, parameters: Sequence[Parameter], seed: int) -
     every = combinations(options, tuple(parameters)) or ()
     order = np.random.default_rng(seed).permutation(len(every))
 
-    class Grid(BaseSampler):
+    class Grid(BaseSampler):  # type: ignore[misc]
         def __init__(self) -> None:
             self._left = (every[index] for index in order)
             self._had: set[tuple[tuple[str, Any], ...]] = set()
