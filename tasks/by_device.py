@@ -10,6 +10,7 @@ from tasks.comparing import NothingInCommonError, Side, compare_sides
 from tasks.comparing_sections import comparison_sections
 from tasks.kind import NOTHING_ASKED, Asked, Kind
 from tasks.summary import Section, Summary
+from tasks.until_section import until_section
 
 
 def summarise(kind: type[Kind], rows: Sequence[Row], asked: Asked = NOTHING_ASKED) -> Summary:
@@ -18,13 +19,20 @@ def summarise(kind: type[Kind], rows: Sequence[Row], asked: Asked = NOTHING_ASKE
     for row in rows:
         devices.setdefault(row["device"], []).append(row)
     if len(devices) < 2:
-        return kind.summarise(rows, asked)
-    parts = [_named(device, kind.summarise(of_device, asked)) for device, of_device in devices.items()]
+        return _summary(kind, rows, asked)
+    parts = [_named(device, _summary(kind, of_device, asked)) for device, of_device in devices.items()]
     return Summary(
         tuple(panel for part in parts for panel in part.panels),
         tuple(warning for part in parts for warning in part.warnings),
         (*(section for part in parts for section in part.sections), *_compared(devices)),
     )
+
+
+def _summary(kind: type[Kind], rows: Sequence[Row], asked: Asked) -> Summary:
+    summary = kind.summarise(rows, asked)
+    if asked.until is None:
+        return summary
+    return replace(summary, sections=(until_section(rows, asked.until), *summary.sections))
 
 
 def _named(device: str, summary: Summary) -> Summary:

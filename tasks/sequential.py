@@ -79,6 +79,13 @@ class FixedWidth:
         method = f"Stein's two stages over {len(values)} seeds, the first {self.stage} telling how many{reached}"
         return Interval(mean, max(bounds[0], mean - half), min(bounds[1], mean + half), len(values), method)
 
+    def reaches(self, values: Floats, outcomes: int | None = None) -> bool:
+        """Whether the interval over the `values` of all seeds is as narrow as asked for."""
+        found = self.interval(values, outcomes=outcomes)
+        return (
+            found.low is not None and found.high is not None and found.high - found.low <= 2 * self.half_width + 1e-12
+        )
+
     def _first(self, values: Floats) -> Floats:
         if len(values) < self.stage or not np.isfinite(values).all():
             raise ValueError(f"the first stage needs finite values of {self.stage} seeds; got {values!r}")

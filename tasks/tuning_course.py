@@ -243,7 +243,9 @@ def _slice(contest: Contest, goal: Goal, name: str, place: int) -> Iterator[Char
 def _slice_line(label: str, study: Study, goal: Goal, name: str, place: int, words: Sequence[object]) -> Line | None:
     objective = list(goal.objectives)[place]
     shown = [
-        one for one in study.proposals if one.state in ("complete", "stopped") and name in one.params and one.metrics
+        one
+        for one in study.proposals
+        if one.state in ("complete", "stopped") and name in one.params and one.metrics.get(objective)
     ]
     shown = shown[:: max(1, math.ceil(len(shown) / SLICE_POINTS))]
     points = sorted(
