@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from operator import itemgetter
@@ -22,6 +22,7 @@ from orchestrator.executors.base import Event, Joined
 from orchestrator.executors.ray_cluster import RayExecutor
 from orchestrator.fleet import Want
 from orchestrator.job import Progress
+from orchestrator.machines import planned
 from orchestrator.plan import Plan
 from orchestrator.preflight import check_before_submitting
 from orchestrator.results import result_rows
@@ -59,13 +60,13 @@ NODES: dict[str, dict[str, Any]] = {
 
 
 class FakeCluster:
-    """Nodes by name, on one Ray."""
+    """Nodes by name, on one Ray, whose head computes nothing."""
 
-    def __init__(self) -> None:
+    def __init__(self, nodes: Mapping[str, dict[str, Any]] = NODES) -> None:
         from ray.cluster_utils import Cluster
 
         self.ray = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
-        self.nodes = {name: self.add(**options) for name, options in NODES.items()}
+        self.nodes = {name: self.add(**options) for name, options in nodes.items()}
 
     def add(self, **options: Any) -> Any:
         return self.ray.add_node(object_store_memory=80 * 2**20, **options)
@@ -116,18 +117,28 @@ class Watched(RayExecutor):
 
 
 class Run:
-    """A sweep of `text`, scheduled on the cluster."""
+    """A sweep of `text`, scheduled on the cluster; `machine_of` as `Plan` has it, None: as the command has it."""
 
-    def __init__(self, text: str, store: Store, settings: Settings, *, workers: int, wait: float = 0.0) -> None:
+    def __init__(
+        self,
+        text: str,
+        store: Store,
+        settings: Settings,
+        *,
+        workers: int,
+        wait: float = 0.0,
+        machine_of: Callable[[str], str] | None = None,
+    ) -> None:
         self.store = store
         self.said: list[Progress] = []
         spec = read_spec(text)
-        plan = Plan(replace(spec, policy=replace(spec.policy, wait=wait)))
+        spec = replace(spec, policy=replace(spec.policy, wait=wait))
+        plan = planned(spec, settings) if machine_of is None else Plan(spec, machine_of)
         self.sweep = submit_plan(store, plan, use_cache=False).sweep
         row = store.sweep(self.sweep)
         prepared = preparation(store.cells(self.sweep).values(), [])
         stand_ins: Any = {"cuda": "cpu", "mps": "cpu"}
-        self.executor = Watched(prepared, store.code(row), settings, alone=False, stand_ins=stand_ins)
+        self.executor = Watched(prepared, store.code(row), settings, alone=plan.kind.measures_time, stand_ins=stand_ins)
         self.executor.expected = workers
         self.queue = SweepQueue(store, settings, row, [self.sweep])
 
