@@ -16,6 +16,7 @@ class NewSweep:
 
     spec   its canonical JSON form, from which it can run without the file
     code   what its workers will run, whatever is edited meanwhile
+    fingerprints   of that code, for the cells that it will propose (see `orchestrator.plan.Plan`); None: it proposes none
     """
 
     name: str
@@ -30,6 +31,7 @@ class NewSweep:
     infrastructure_retries: int = 3
     code_retries: int = 0
     user: str | None = None
+    fingerprints: dict[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -275,6 +277,7 @@ class SweepRow:
     started: float | None
     finished: float | None
     report: str | None
+    fingerprints: dict[str, str] | None
     counts: Counts = field(default_factory=Counts)
 
 

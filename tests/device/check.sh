@@ -14,6 +14,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export OMP_NUM_THREADS=1
 failed=()
+command -v timeout >/dev/null || timeout() { shift; "$@"; } # macOS has none
 
 step() { printf '\n== %s (%ss)\n' "$1" "$SECONDS"; }
 

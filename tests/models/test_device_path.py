@@ -19,7 +19,15 @@ from hypothesis import strategies as st
 
 from models.config import MechanismConfig
 from models.devices import fused, stream_batch
-from models.devices.device import AGREED, Capability, DeviceClass, available_devices, capabilities, precision
+from models.devices.device import (
+    AGREED,
+    Capability,
+    DeviceClass,
+    available_devices,
+    batch_memory,
+    capabilities,
+    precision,
+)
 from models.devices.form import DEVICE_FORMS, DeviceForm, Questions, objection, supports
 from models.devices.stream_batch import StreamBatch, layout
 from models.fixed_state import FixedState
@@ -390,6 +398,17 @@ def test_a_mac_says_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.mps, "recommended_max_memory", lambda: 1 << 34)
     assert available_devices()[-1] == "mps"
     assert capabilities("mps") == (Capability("mps", "Apple Metal", 1 << 34, None, ("float32", "float16", "bfloat16")),)
+
+
+def test_what_torch_keeps_without_need_is_free_on_a_mac(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    monkeypatch.setattr(torch.mps, "recommended_max_memory", lambda: 1000)
+    monkeypatch.setattr(torch.mps, "driver_allocated_memory", lambda: 900)
+    monkeypatch.setattr(torch.mps, "current_allocated_memory", lambda: 400)
+    assert batch_memory("mps") == 300
+    monkeypatch.setattr(torch.mps, "current_allocated_memory", lambda: 1100)
+    assert batch_memory("mps") == 0
 
 
 def test_asking_what_runs_where_loads_no_torch() -> None:

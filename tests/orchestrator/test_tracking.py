@@ -50,6 +50,8 @@ def test_every_trial_is_a_run_under_its_sweep(slotsweep, client, store: Store, t
         assert run.data.params["seed"] == str(row["seed"])
         assert run.data.tags["hw.cpu_model"] == row["hw.cpu_model"]
         assert run.info.start_time == round(1000 * row["started"])
+        assert run.data.tags["slotsweep.batch"] == str(row["batch"])
+        assert "peak memory: of all trials computed in one call with it" in run.data.tags["slotsweep.shared"]
 
 
 def test_reused_trials_are_runs_of_their_second_sweep_too(slotsweep, client, tmp_path: Path) -> None:
