@@ -211,9 +211,7 @@ def test_a_cluster_that_does_not_tell_its_machines_is_not_waited_for(
     settings: Settings, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = planned(read_spec(TIMED + "device: mps\n"), settings)
-    with pytest.raises(
-        RequestError, match=r"no worker offers mps; .* times belong to a machine, which has to"
-    ):
+    with pytest.raises(RequestError, match=r"no worker offers mps; .* times belong to a machine, which has to"):
         plan.machine_of("mps")
     cluster.nodes["silent"] = cluster.add(num_cpus=0, resources={"mps": 1})
     monkeypatch.setattr(ray_machines, "ASK_SECONDS", 0.5)
