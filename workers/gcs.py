@@ -15,11 +15,16 @@ from urllib.parse import urlsplit
 
 REACH_SECONDS = 5.0
 ANSWER_SECONDS = 5.0
+CONNECT_SECONDS = "8"
+"""How long Ray's client tries to get a first answer from what speaks HTTP/2; half a minute by itself."""
 
 FRAME_HEADER_BYTES = 9
 SETTINGS_FRAME = 4
 HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, SETTINGS_FRAME, 0, 0, 0, 0, 0])
 """What an HTTP/2 client says first: its preface, and settings without a change (RFC 9113, 3.4 and 6.5)."""
+
+AUTO = "auto"
+"""Ray's word for the cluster that runs on this machine."""
 
 VERSIONS_KEY, NAMESPACE = b"versions", b"slotsweep"
 MACHINE_PREFIX = "machine:"
@@ -98,10 +103,11 @@ class Cluster:
     """
 
     def __init__(self, address: str) -> None:
-        self.address = address = running_here() if address == "auto" else address
+        self.address = address = running_here() if address == AUTO else address
         self.host, self.port = split_address(address)
         self.own_ip = reach(self.host, self.port)
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        os.environ.setdefault("RAY_py_gcs_connect_timeout_s", CONNECT_SECONDS)
         from ray._private.state import GlobalState
         from ray._raylet import GcsClient, GcsClientOptions  # type: ignore[attr-defined]
         from ray.exceptions import AuthenticationError, RpcError
@@ -182,7 +188,7 @@ def running_here() -> str:
     from ray._private.services import canonicalize_bootstrap_address
 
     try:
-        found = canonicalize_bootstrap_address("auto")
+        found = canonicalize_bootstrap_address(AUTO)
     except ConnectionError:
         found = None
     if found is None:

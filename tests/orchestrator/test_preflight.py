@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import RequestError
+from orchestrator.errors import ExecutorError, RequestError
+from orchestrator.machines import planned
 from orchestrator.plan import Plan
 from orchestrator.preflight import check_before_submitting
 from orchestrator.settings import Settings
 from orchestrator.spec import read_spec
-from tests.orchestrator.specs import SMALL
+from tests.orchestrator.conftest import Ran
+from tests.orchestrator.specs import SMALL, write_small
 
 
 @pytest.mark.parametrize(
@@ -34,6 +43,81 @@ def test_streams_that_no_memory_holds(settings: Settings) -> None:
     plan = Plan(read_spec(SMALL.replace("items: 8", "items: 1000000").replace("repeats: 2", "repeats: 10000")))
     with pytest.raises(RequestError, match=r"has 10,000,000,000 tokens and needs 1,280 GB"):
         check_before_submitting(plan, settings)
+
+
+@pytest.fixture
+def impostor() -> Iterator[Callable[[bytes], str]]:
+    """Starts what listens and says so much, and never more; its address."""
+    with ExitStack() as servers:
+
+        def start(says: bytes) -> str:
+            server = servers.enter_context(socket.create_server(("127.0.0.1", 0)))
+
+            def answer() -> None:
+                held = []
+                with suppress(OSError):
+                    while True:
+                        held.append(server.accept()[0])
+                        held[-1].sendall(says)
+
+            threading.Thread(target=answer, daemon=True).start()
+            return f"127.0.0.1:{server.getsockname()[1]}"
+
+        yield start
+
+
+@pytest.mark.parametrize("says", [b"", b"SSH-2.0-OpenSSH_9.6\r\n", b"\0\0\0\4\0\0\0\0\0"], ids=["mute", "ssh", "http2"])
+@pytest.mark.parametrize("command", [["run"], ["submit", "--wait", "5"]])
+def test_what_is_no_cluster_is_named_in_seconds(
+    slotsweep: Callable[..., Ran], tmp_path: Path, impostor: Callable[[bytes], str], command: list[str], says: bytes
+) -> None:
+    """Whatever the spec's device. Ray itself would look for its cluster for a minute."""
+    address = impostor(says)
+    began = time.monotonic()
+    ran = slotsweep(command[0], str(write_small(tmp_path)), *command[1:], RAY_ADDRESS=address)
+    assert time.monotonic() - began < 20.0
+    assert ran.code == 3
+    assert re.search(rf"RAY_ADDRESS: what (listens|answers) at {address} is no Ray cluster", ran.err), ran.err
+    assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("address", "code", "said"),
+    [
+        ("127.0.0.1:1", 3, "RAY_ADDRESS: nothing answers at 127.0.0.1:1"),
+        ("ray://127.0.0.1:1", 3, "RAY_ADDRESS: nothing answers at 127.0.0.1:1"),
+        ("nonsense", 2, "RAY_ADDRESS: `nonsense` is no address"),
+    ],
+)
+def test_a_cluster_that_is_not_there_is_named_at_once(
+    slotsweep: Callable[..., Ran], tmp_path: Path, address: str, code: int, said: str
+) -> None:
+    ran = slotsweep("submit", str(write_small(tmp_path)), RAY_ADDRESS=address)
+    assert (ran.code, ran.out) == (code, "")
+    assert said in ran.err
+
+
+def test_auto_is_the_cluster_of_this_machine(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ray._private import services
+
+    plan, settings = Plan(read_spec(SMALL)), replace(settings, ray_address="auto")
+    monkeypatch.setattr(services, "canonicalize_bootstrap_address", lambda _: None)
+    with pytest.raises(ExecutorError, match="`auto` names the Ray cluster that runs on this machine, and "):
+        check_before_submitting(plan, settings)
+    monkeypatch.setattr(services, "canonicalize_bootstrap_address", lambda _: "127.0.0.1:1")
+    with pytest.raises(ExecutorError, match=r"nothing answers at 127\.0\.0\.1:1"):
+        check_before_submitting(plan, settings)
+
+
+@pytest.mark.parametrize(("written", "meant"), [("local", None), ("", None), ("auto", "auto"), ("h:1", "h:1")])
+def test_rays_word_local_starts_a_ray_of_our_own(written: str, meant: str | None) -> None:
+    assert Settings.read({"RAY_ADDRESS": written}).ray_address == meant
+
+
+def test_times_are_not_kept_under_a_machine_that_a_client_cannot_know(settings: Settings) -> None:
+    plan = planned(read_spec(SMALL.replace("frontier", "cost_scaling")), replace(settings, ray_address="ray://h:10001"))
+    with pytest.raises(RequestError, match="let RAY_ADDRESS name the head's HOST:PORT"):
+        plan.trial_count  # noqa: B018
 
 
 def test_a_device_that_no_worker_offers(settings: Settings) -> None:

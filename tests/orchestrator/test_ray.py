@@ -173,7 +173,7 @@ def test_a_cluster_that_is_not_there_is_one_clear_error(home: Path, tmp_path: Pa
     write_small(tmp_path)
     ran = run(home, tmp_path, "run", "small.yaml", "--no-cache", RAY_ADDRESS="127.0.0.1:1")
     assert ran.code == 3
-    assert "Ray could not be started on 127.0.0.1:1" in ran.err
+    assert "RAY_ADDRESS: nothing answers at 127.0.0.1:1" in ran.err
     assert "Traceback" not in ran.err
 
 

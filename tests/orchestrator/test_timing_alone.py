@@ -10,6 +10,8 @@ import os
 import subprocess
 import time
 from collections.abc import Iterator
+from itertools import pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +174,14 @@ def test_times_wait_for_a_node_where_another_driver_computes(
     assert {row["state"] for row in run.go(begin_another)} == {"done"}
     assert {row["state"] for row in others[0].rows()} == {"done"}
     assert come_after(tmp_path, store)
+
+
+def test_devices_of_one_node_measure_in_turns(store: Store, settings: Settings) -> None:
+    run = Run(TIMED + "device: [cpu, cuda]\n", store, settings, workers=2)
+    rows = sorted(run.go(), key=itemgetter("started"))
+    assert {(row["state"], row["device"]) for row in rows} == {("done", "cpu"), ("done", "cuda")}
+    for one, other in pairwise(rows):
+        assert one["worker"] == other["worker"] or one["finished"] <= other["started"]
 
 
 def test_times_are_of_the_machine_in_their_key(store: Store, settings: Settings, other_kind: list[str]) -> None:
