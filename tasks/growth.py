@@ -46,7 +46,7 @@ def fit_log_growth(tokens: ArrayLike, items: ArrayLike, rng: np.random.Generator
 
 
 def log_slopes(tokens: Floats, items: Floats) -> Floats:
-    """Least-squares slopes [...] of `items` [..., N] against ln `tokens` [N]."""
+    """Least-squares slopes [...] of `items` [..., N] against ln `tokens` [N]; exactly 0 where items do not change."""
     x = np.log(tokens) - np.log(tokens).mean()
-    slopes: Floats = items @ x / (x @ x)
+    slopes: Floats = (items - items.mean(axis=-1, keepdims=True)) @ x / (x @ x)
     return slopes

@@ -18,6 +18,9 @@ from tasks.summary import Interval, Line
 SHARE = (0.0, 1.0)
 ANY = (-np.inf, np.inf)
 
+MOST_LINES = 12
+"""More lines than these in one chart cannot be told apart."""
+
 
 @dataclass(frozen=True)
 class NamedCell:
@@ -92,6 +95,19 @@ def by_workload(rows: Sequence[Any], until: SeedsUntil | None = None) -> list[tu
     """The cells of each workload in order of appearance, with a number from 1 and the workload's title."""
     groups = groupby(named_cells(rows, until), key=lambda cell: cell.workload)
     return [(number, title, list(cells)) for number, (title, cells) in enumerate(groups, start=1)]
+
+
+def legible(cells: Sequence[NamedCell]) -> list[NamedCell]:
+    """The cells that one chart can show: all, or where they are many each mechanism's of best recall."""
+    if len(cells) <= MOST_LINES:
+        return list(cells)
+    best: dict[str, NamedCell] = {}
+    for cell in cells:
+        recall, name = cell.mean("recall"), str(cell.cell.mechanism["name"])
+        leader = best[name].mean("recall") if name in best else None
+        if recall is not None and (leader is None or recall.mean > leader.mean):
+            best[name] = cell
+    return list(best.values() or cells)[:MOST_LINES]
 
 
 def _number(value: Any) -> str:

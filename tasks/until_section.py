@@ -44,7 +44,7 @@ def _words(cells: Sequence[NamedCell], lines: Sequence[tuple[Value, ...]], until
     seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     yield (
         f"Seeds were added to every cell until the mean of {until.metric} is known within ± {rule.half_width:g} with "
-        f"95% confidence, at most {rule.most}: the deviation of the first {rule.stage} tells how many there must be, and "
+        f"95% confidence, at most {rule.most}: the deviation of the first {rule.stage} tells how many there must be; "
         "the interval over all of them is made with it, so that it covers although their number depends on them (Stein "
         f"1945). Cells have {seeds} seeds."
     )

@@ -7,12 +7,10 @@ from dataclasses import replace
 from typing import Literal
 
 from tasks.cells import Row
+from tasks.growth_sections import growth_sections
 from tasks.kind import NOTHING_ASKED, Asked, Kind, KindConfig, kind
-from tasks.labels import SHARE, NamedCell, by_workload
+from tasks.labels import SHARE, NamedCell, by_workload, legible
 from tasks.summary import Chart, Grid, Line, Section, Summary, Value
-
-MOST_LINES = 12
-"""More lines than these in one chart cannot be told apart: then each mechanism shows its cell of best recall."""
 
 
 class AdaptiveConfig(KindConfig):
@@ -47,8 +45,10 @@ episodes: 50
     def summarise(cls, rows: Sequence[Row], asked: Asked = NOTHING_ASKED) -> Summary:
         from tasks.frontier import summarise
 
-        sections = tuple(section for group in by_workload(rows, asked.until) for section in _sections(*group))
-        return replace(summarise(rows, asked.until), sections=sections)
+        groups = by_workload(rows, asked.until)
+        sections = [section for group in groups for section in _sections(*group)]
+        growth = growth_sections([cell for _, _, cells in groups for cell in cells])
+        return replace(summarise(rows, asked.until), sections=(*sections, *growth))
 
 
 def _sections(number: int, title: str, cells: Sequence[NamedCell]) -> Iterator[Section]:
@@ -77,7 +77,7 @@ def _counted(cell: NamedCell) -> tuple[Value, ...]:
 
 
 def _charts(cells: Sequence[NamedCell]) -> Iterator[Chart]:
-    shown = _shown(cells)
+    shown = legible(cells)
     for name, label in (("phase_slots", "slots at the phase's end"), ("phase_recall", "recall of the phase's items")):
         bounds = SHARE if name == "phase_recall" else (0.0, float("inf"))
         lines = tuple(line for cell in shown if (line := cell.line(name, bounds)))
@@ -93,15 +93,3 @@ def _items(cells: Sequence[NamedCell]) -> Line | None:
         if line := cell.line("phase_items"):
             return replace(line, label="distinct items so far", low=None, high=None)
     return None
-
-
-def _shown(cells: Sequence[NamedCell]) -> list[NamedCell]:
-    if len(cells) <= MOST_LINES:
-        return list(cells)
-    best: dict[str, NamedCell] = {}
-    for cell in cells:
-        recall, name = cell.mean("recall"), str(cell.cell.mechanism["name"])
-        leader = best[name].mean("recall") if name in best else None
-        if recall is not None and (leader is None or recall.mean > leader.mean):
-            best[name] = cell
-    return list(best.values())[:MOST_LINES]

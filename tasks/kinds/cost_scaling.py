@@ -14,6 +14,7 @@ from tasks.axes import Axis, Ladder, ladders
 from tasks.cells import Row
 from tasks.cost import measure
 from tasks.frontier import warnings
+from tasks.growth_sections import growth_sections
 from tasks.kind import NOTHING_ASKED, Asked, Kind, KindConfig, kind
 from tasks.labels import NamedCell, named_cells
 from tasks.overhead import fit_offset_power_law
@@ -115,7 +116,7 @@ episodes: 7                # repeats of each, of which the median counts
     def summarise(cls, rows: Sequence[Row], asked: Asked = NOTHING_ASKED) -> Summary:
         cells = named_cells(rows)
         remarks = [*warnings(rows, [named.cell for named in cells]), *_disturbances(cells)]
-        return Summary((), tuple(remarks), (_costs(cells), *_growth(list(_curves(cells)))))
+        return Summary((), tuple(remarks), (_costs(cells), *_growth(list(_curves(cells))), *growth_sections(cells)))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,9 @@ import numpy as np
 from tasks.cells import Cell, Row, group_cells, name_curves, panels
 from tasks.comparisons import every_pair
 from tasks.dominance import SizedCell, dominance
+from tasks.growth_sections import growth_sections
 from tasks.kind import NOTHING_ASKED, Asked, Kind, KindConfig, kind
+from tasks.labels import named_cells
 from tasks.sequential import SeedsUntil, metric_interval
 from tasks.staircase import knee
 from tasks.summary import SIZE_AXES, Grid, Section, Summary, Value
@@ -63,7 +65,8 @@ device: any                # cpu | cuda | mps | any, or a list: run on each and 
     def summarise(cls, rows: Sequence[Row], asked: Asked = NOTHING_ASKED) -> Summary:
         from tasks.frontier import summarise
 
-        return replace(summarise(rows, asked.until), sections=tuple(_sections(rows, asked.until)))
+        sections = (*_sections(rows, asked.until), *growth_sections(named_cells(rows)))
+        return replace(summarise(rows, asked.until), sections=sections)
 
 
 def _sections(rows: Sequence[Row], until: SeedsUntil | None) -> Iterator[Section]:

@@ -14,6 +14,7 @@ from tasks.bootstrap import bca_interval
 from tasks.cells import Row
 from tasks.comparisons import compare_all, every_pair
 from tasks.difference_table import difference_table, power_sentence
+from tasks.growth_sections import growth_sections
 from tasks.kind import NOTHING_ASKED, Asked, Kind, KindConfig, kind
 from tasks.labels import SHARE, NamedCell, by_workload
 from tasks.seeds import generator
@@ -62,7 +63,8 @@ episodes: 100              # streams a trial averages over
         for group in groups:
             sections += [_seeds(*group), *_differences(*group)]
         cells = [cell for _, _, members in groups for cell in members]
-        return replace(summarise(rows, asked.until), sections=(*sections, *_over_workloads(cells)))
+        sections += [*_over_workloads(cells), *growth_sections(cells)]
+        return replace(summarise(rows, asked.until), sections=tuple(sections))
 
 
 def _seeds(number: int, title: str, cells: Sequence[NamedCell]) -> Section:
