@@ -121,6 +121,12 @@ def test_a_node_gets_workers_for_its_gpus_and_for_the_cores_left() -> None:
     assert kinds(H100, {Want("cuda")}) == {"cuda": 6}
     assert kinds(replace(H100, leaving=True)) == {}
     assert kinds(H100, alone=True) == {"cuda": 1, "cpu": 1}
+    assert kinds(MAC, alone=True) == {"mps": 1, "cpu": 1}, "which are rivals: one computes at a time"
+
+
+def test_a_whole_node_is_all_that_it_offers() -> None:
+    assert H100.whole == {"CPU": 16, "GPU": 2, "cuda": 2, "cuda_memory": 160}
+    assert MAC.whole == {"CPU": 10, "mps": 1}
 
 
 @given(
