@@ -83,6 +83,11 @@ class Job:
         return -self.policy.priority, self.sweep.created, self.sweep.id
 
     @property
+    def timed(self) -> bool:
+        """Whether the sweep's trials measure time."""
+        return KINDS.implementation(self.sweep.kind).measures_time
+
+    @property
     def spent(self) -> bool:
         """Whether so many trials failed, since this job began, that the sweep is to stop."""
         return self.policy.stop_after is not None and self._failures >= self.policy.stop_after
@@ -218,11 +223,10 @@ class Job:
         outlook = Outlook(self._store, self._cells, waiting)
         outlook.carry(self._outlook)
         self._outlook = outlook
-        timed = KINDS.implementation(self.sweep.kind).measures_time
         found = chain.from_iterable(
-            batches(partial(self._page, span), self._cells, by_seed=timed) for span in outlook.spans
+            batches(partial(self._page, span), self._cells, by_seed=self.timed) for span in outlook.spans
         )
-        yield from shuffled(found) if timed else found
+        yield from shuffled(found) if self.timed else found
 
     def _page(self, span: Span, after: int, limit: int) -> list[Pending]:
         """Waiting trials of `span` beyond the position `after`, up to `limit`; empty if there are none."""

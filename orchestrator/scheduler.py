@@ -317,8 +317,10 @@ class Scheduler:
 
     def _fill(self) -> None:
         """Give work to every worker that has room, the least loaded first."""
-        for device in {card.device for card in self._cards.values()}:
-            peers = [worker for worker in self._holding if self._cards[worker].device == device]
+        kinds: dict[object, list[str]] = {}
+        for worker in self._holding:
+            kinds.setdefault(self._kind(worker), []).append(worker)
+        for peers in kinds.values():
             if all(self._suspicions.aside(worker) for worker in peers):
                 for worker in peers:  # nobody is left who could judge them
                     self._suspicions.forget(worker)
@@ -416,8 +418,14 @@ class Scheduler:
 
     def _may_judge(self, other: str, worker: str) -> bool:
         """Whether `other` can give a second opinion on what `worker` was handed."""
-        alike = self._cards[other].device == self._cards[worker].device
+        alike = self._kind(other) == self._kind(worker)
         return other != worker and alike and other not in self._leaving and not self._suspicions.aside(other)
+
+    def _kind(self, worker: str) -> object:
+        """What workers have in common that can run each other's trials: the device, and where times are measured, the
+        machine."""
+        card = self._cards[worker]
+        return card.device, card.machine if any(job.timed for job in self._jobs) else None
 
     def _job_of(self, attempt: int) -> Job | None:
         """The job whose attempt this is; None if it was cancelled meanwhile."""
