@@ -39,7 +39,8 @@ def measure_on(
 
     Metrics are those of `tasks.cost.measure` as far as a device has them: `build_us_per_token` and
     `read_us_per_query` of one stream, all its queries at once; `build_64_us_per_token` and `read_64_us_per_query` a
-    token and a query of 64 streams that are read at once, and so on for each of BATCHES.
+    token and a query of 64 streams that are read at once, and so on for each of BATCHES. Streams so long that not all
+    fit at once are read in parts.
     """
     return [
         [trial.outcome() for trial in _measure(device, workload, mechanisms, seed, episodes, dtype, timeout, fits)]

@@ -173,9 +173,16 @@ def full_precision() -> Iterator[None]:
     """Products of 32-bit matrices in 32 bits, whatever the process allows: TF32 would blur cosines to three digits."""
     import torch
 
-    before = torch.get_float32_matmul_precision()
+    backends = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)  # type: ignore[attr-defined]
+    before = [backend.fp32_precision for backend in backends]
+    try:
+        for_all = torch.get_float32_matmul_precision()
+    except RuntimeError:  # torch does not tell once somebody has set a backend's own
+        for_all = "highest"
     torch.set_float32_matmul_precision("highest")
     try:
         yield
     finally:
-        torch.set_float32_matmul_precision(before)
+        torch.set_float32_matmul_precision(for_all)
+        for backend, precision in zip(backends, before, strict=True):
+            backend.fp32_precision = precision

@@ -6,9 +6,11 @@ Forms are run by torch on the CPU, where they are the same code; `tests/device` 
 from __future__ import annotations
 
 import math
+import multiprocessing
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,6 +28,7 @@ from models.devices.device import (
     available_devices,
     batch_memory,
     capabilities,
+    full_precision,
     precision,
 )
 from models.devices.form import DEVICE_FORMS, DeviceForm, Questions, objection, supports
@@ -409,6 +412,35 @@ def test_what_torch_keeps_without_need_is_free_on_a_mac(monkeypatch: pytest.Monk
     assert batch_memory("mps") == 300
     monkeypatch.setattr(torch.mps, "current_allocated_memory", lambda: 1100)
     assert batch_memory("mps") == 0
+
+
+SETTINGS: dict[str, Callable[[Any], None]] = {
+    "untouched": lambda _: None,
+    "legacy": lambda torch: torch.set_float32_matmul_precision("medium"),
+    "by backend": lambda torch: setattr(torch.backends.cuda.matmul, "fp32_precision", "tf32"),
+    "for all": lambda torch: setattr(torch.backends, "fp32_precision", "tf32"),
+}
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_products_are_of_32_bits_whatever_the_process_allows(setting: str) -> None:
+    """In a process of its own, as torch refuses to tell and to set one once both of its ways were used."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        before, inside, after = pool.apply(precision_beside, (setting,))
+    assert inside == ("ieee", "ieee", False)
+    assert before == after
+
+
+def precision_beside(setting: str) -> list[Any]:
+    """What torch's backends multiply in before, inside and after a block in full precision."""
+    import torch
+
+    backends = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul
+    SETTINGS[setting](torch)
+    before = [backend.fp32_precision for backend in backends]
+    with full_precision():
+        inside = (*(backend.fp32_precision for backend in backends), torch.backends.cuda.matmul.allow_tf32)
+    return [before, inside, [backend.fp32_precision for backend in backends]]
 
 
 def test_asking_what_runs_where_loads_no_torch() -> None:
