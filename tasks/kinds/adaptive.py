@@ -81,15 +81,19 @@ def _charts(cells: Sequence[NamedCell]) -> Iterator[Chart]:
     for name, label in (("phase_slots", "slots at the phase's end"), ("phase_recall", "recall of the phase's items")):
         bounds = SHARE if name == "phase_recall" else (0.0, float("inf"))
         lines = tuple(line for cell in shown if (line := cell.line(name, bounds)))
-        if name == "phase_slots" and (items := _items(shown)):
-            lines += (items,)
+        if name == "phase_slots":
+            lines += tuple(_demand(shown))
         if lines:
             yield Chart("phase", label, lines)
 
 
-def _items(cells: Sequence[NamedCell]) -> Line | None:
-    """Distinct items met so far: what a memory that forgets nothing has to hold."""
+def _demand(cells: Sequence[NamedCell]) -> Iterator[Line]:
+    """All items met, what a memory that forgets nothing has to hold, and those asked for, what any has to."""
     for cell in cells:
-        if line := cell.line("phase_items"):
-            return replace(line, label="distinct items so far", low=None, high=None)
-    return None
+        met, asked = cell.line("phase_items"), cell.line("phase_queries")
+        if met is None or asked is None:
+            continue
+        yield replace(met, label="distinct items so far", low=None, high=None)
+        if asked.y != met.y:
+            yield replace(asked, label="items asked for", low=None, high=None)
+        return

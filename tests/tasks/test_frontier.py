@@ -70,7 +70,7 @@ def recalls(curve: Curve) -> list[float]:
 # A seed study: mean, n, interval, method (scenario 27)
 
 
-def test_five_seeds_give_mean_n_interval_and_method() -> None:
+def test_scenario_27_five_seeds_give_mean_n_interval_and_method() -> None:
     summary = summarise(rows_of("h2o", {64: 0.9}, seeds=5))
     interval = curves(summary)["h2o"].points[0].metrics["recall"]
     assert interval.mean == pytest.approx(0.88)
@@ -82,7 +82,7 @@ def test_five_seeds_give_mean_n_interval_and_method() -> None:
     assert summary.warnings == ()
 
 
-def test_one_seed_is_undefined_not_zero_and_warned_of() -> None:
+def test_scenario_27_one_seed_is_undefined_not_zero_and_warned_of() -> None:
     summary = summarise(rows_of("h2o", {32: 0.7, 64: 0.9}, seeds=1))
     curve = curves(summary)["h2o"]
     undefined = [curve.points[0].metrics["recall"], curve.hypervolume["slots"], curve.area["bytes"]]
@@ -113,7 +113,7 @@ def test_limits_of_a_share_stay_within_0_and_1() -> None:
 # Frontier, hypervolume, area (scenario 28)
 
 
-def test_dominated_points_are_off_the_frontier_and_ties_stay() -> None:
+def test_scenario_28_dominated_points_are_off_the_frontier_and_ties_stay() -> None:
     rows = rows_of("h2o", {16: 0.5, 32: 0.7, 48: 0.6, 64: 0.9})
     rows += [row({"name": "h2o", "budget": 65}, seed, 0.9 - 0.01 * seed, slots=64) for seed in range(3)]
     curve = curves(summarise(rows))["h2o"]
@@ -127,7 +127,7 @@ def test_dominated_points_are_off_the_frontier_and_ties_stay() -> None:
     }
 
 
-def test_hypervolume_and_area_by_hand() -> None:
+def test_scenario_28_hypervolume_with_a_stated_reference_and_area_by_hand() -> None:
     rows = [row({"name": "full_attention"}, seed, 1.0, 256) for seed in range(3)]
     rows += [row({"name": "h2o", "budget": b}, s, r) for b, r in ((64, 0.5), (128, 0.75), (32, 0.25)) for s in range(3)]
     summary = summarise(rows)
@@ -144,7 +144,7 @@ def test_hypervolume_and_area_by_hand() -> None:
         assert volume.method.startswith("no spread")
 
 
-def test_size_is_measured_never_nominal() -> None:
+def test_scenario_28_size_is_measured_never_nominal() -> None:
     rows = [
         row({"name": "dp_cache", "tau": tau}, seed, 0.9, slots)
         for tau, slots in ((0.4, 60), (0.6, 40))

@@ -70,6 +70,12 @@ def test_costs_of_several_lengths_show_growth_too() -> None:
     assert lines["distinct items"]["slope"].mean > 0
 
 
+def test_where_every_item_is_asked_for_the_demand_is_drawn_once() -> None:
+    rows = rows_of("adaptive", [{**PROCESS, "events": 300}], MECHANISMS, 2, 1)
+    phases = next(one for one in KINDS.implementation("adaptive").summarise(rows).sections if one.name == "phases-1")
+    assert [line.label for line in phases.charts[0].lines][2:] == ["distinct items so far"]
+
+
 def test_each_process_has_a_section_of_its_own() -> None:
     trees = [{**PROCESS, "alpha": alpha} for alpha in (1.0, 4.0)]
     summary = KINDS.implementation("adaptive").summarise(rows_of("adaptive", trees, MECHANISMS, 2, 1))

@@ -184,6 +184,7 @@ def test_an_adaptive_sweep_counts_slots_both_ways_and_draws_its_phases() -> None
     assert lines["full_attention"].y == (9.0, 27.0, 36.0, 54.0)
     assert lines["full_attention"].x == (1.0, 2.0, 3.0, 4.0)
     assert lines["distinct items so far"].y == (3.0, 9.0, 12.0, 18.0)
+    assert lines["items asked for"].y == (3.0, 6.0, 3.0, 6.0)
     assert all(0 <= y <= 1 for line in recall.lines for y in line.y)
 
 
