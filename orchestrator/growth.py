@@ -189,7 +189,11 @@ def sample_cells(sweep: SweepRow) -> list[CellRow]:
     from orchestrator.plan import Plan
     from orchestrator.spec import from_canonical
 
-    return [cell for group in Plan(from_canonical(sweep.spec)).groups for cell in group.cells]
+    return [
+        cell
+        for group in Plan(from_canonical(sweep.spec), fingerprints=sweep.fingerprints).groups
+        for cell in group.cells
+    ]
 
 
 def grow_from_store(store: Store, sweep: SweepRow) -> bool:

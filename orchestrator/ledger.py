@@ -94,7 +94,7 @@ class Ledger:
         wanted: Iterable[Wanted],
         proposals: Sequence[ProposalRow] = (),
         verdicts: Verdicts | None = None,
-        best: Collection[tuple[int, int]] = (),
+        best: Mapping[int, Collection[int]] | None = None,
     ) -> Grown:
         """Ask for those of `wanted` that were not asked for yet. See `Store.grow`."""
         new = {

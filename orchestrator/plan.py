@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import chain
@@ -44,11 +44,18 @@ class Plan:
     Mechanisms that are trained come last, each with all of its seeds, which train together.
 
     machine_of: the machine on which times are measured on a device class, where they are: see `orchestrator.machines`
+    fingerprints: those of the code that was pinned, as `fingerprints` had them then; None: of the code as it is now
     """
 
-    def __init__(self, spec: Spec, machine_of: Callable[[str], str] = this_machine) -> None:
+    def __init__(
+        self,
+        spec: Spec,
+        machine_of: Callable[[str], str] = this_machine,
+        fingerprints: Mapping[str, str] | None = None,
+    ) -> None:
         self.spec = spec
         self.machine_of = machine_of
+        self._fingerprints = fingerprints or {}
 
     @cached_property
     def groups(self) -> tuple[StreamGroup, ...]:
@@ -69,10 +76,9 @@ class Plan:
             return ("cpu",)
         return self.spec.devices
 
-    def cell(
-        self, workload: WorkloadConfig, mechanism: MechanismConfig, device: AskedDevice, code: str | None = None
-    ) -> CellRow:
-        """The cell of `mechanism` on `workload` in a sweep of this spec. code: its fingerprint, where one is pinned."""
+    def cell(self, workload: WorkloadConfig, mechanism: MechanismConfig, device: AskedDevice) -> CellRow:
+        """The cell of `mechanism` on `workload` in a sweep of this spec."""
+        pinned = self._fingerprints.get(f"{workload.name} {mechanism.name} {device}")
         return cell_row(
             self.spec.kind,
             {
@@ -83,7 +89,7 @@ class Plan:
                 "machine": self.machine_of(device) if self.kind.measures_time else None,
             },
             mechanism.identity(),
-            code or code_fingerprint(self.spec.kind, workload.name, mechanism.name, device),
+            pinned or code_fingerprint(self.spec.kind, workload.name, mechanism.name, device),
         )
 
     def _episodes(self, workload: WorkloadConfig) -> int:
@@ -93,6 +99,12 @@ class Plan:
     def kind(self) -> type[Kind]:
         """The spec's job type."""
         return KINDS.implementation(self.spec.kind)
+
+    @property
+    def fingerprints(self) -> dict[str, str]:
+        """Fingerprints of the plan's cells, by the names of workload, mechanism and device class."""
+        cells = (cell for group in self.groups for cell in group.cells)
+        return {f"{one.workload['name']} {one.mechanism['name']} {one.device}": one.fingerprint for one in cells}
 
     @property
     def cell_count(self) -> int:

@@ -81,6 +81,7 @@ def submit_plan(store: Store, plan: Plan, *, use_cache: bool = True) -> Submitte
         priority=spec.policy.priority,
         infrastructure_retries=spec.policy.infrastructure_retries,
         code_retries=spec.policy.code_retries,
+        fingerprints=plan.fingerprints if plan.kind.proposes else None,
     )
     return store.submit(sweep, plan.trials(), plan.code())
 

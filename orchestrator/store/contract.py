@@ -113,7 +113,7 @@ class StoreContract:
         assert store.sweep(submitted.sweep).trials == 4
         assert store.grow(submitted.sweep, [], (), {(0, 1): ("failed", "no metric")}) == []
         assert store.proposals(submitted.sweep) == [made[0], replace(made[1], state="failed", error="no metric")]
-        [lease] = [store.claim(submitted.sweep, [added[0].trial], WORKER, 60)]
+        lease = store.claim(submitted.sweep, [added[0].trial], WORKER, 60)
         assert lease is not None
         assert store.ended([one.trial for one in added]) == {}
         store.accept(lease.attempt, WORKER, [result(added[0].trial, 0.75)])
@@ -122,6 +122,27 @@ class StoreContract:
         assert [one.position for one in listed] == [0, 1, 2, 3]
         assert [one.metrics for one in listed] == [None, None, {"recall": 0.75}, None]
         assert store.sweep_trials(submitted.sweep, [added[1].trial]) == [listed[3]]
+
+    def test_the_best_change_and_their_trials_are_told_again(self, store: Store) -> None:
+        """Of a study whose best are others now, those before are told too."""
+        with_worker(store)
+        submitted = store.submit(new_sweep(), [])
+        trials = [(cell(name), 0, f"{name}:0") for name in ("x", "y")]
+        made = [ProposalRow(0, number, 0, {}, {}, name) for number, name in enumerate(("x", "y"))]
+        added = store.grow(submitted.sweep, trials, made)
+        lease = store.claim(submitted.sweep, [one.trial for one in added], WORKER, 60)
+        assert lease is not None
+        store.accept(lease.attempt, WORKER, [result(trial) for trial in lease.trials])
+        store.delivered([notice.id for notice in store.notices(submitted.sweep, 100)])
+        told = []
+        for best in ([0], [1]):
+            store.grow(submitted.sweep, [], best={0: best})
+            assert [one.number for one in store.proposals(submitted.sweep) if one.best] == best
+            notices = store.notices(submitted.sweep, 100)
+            told.append(sorted(notice.trial or 0 for notice in notices))
+            store.delivered([notice.id for notice in notices])
+        assert told == [[added[0].trial], [added[0].trial, added[1].trial]]
+        assert [flag for _, _, flag in store.proposed_cells(submitted.sweep).values()] == [False, True]
 
     def test_a_decision_is_taken_once(self, store: Store) -> None:
         """The second process that comes to it adds nothing, neither the proposal nor its trials."""
@@ -379,7 +400,10 @@ class StoreContract:
         )
         assert lease is not None
         own = [0.25, 0.75, 0.5, None]
-        results = [replace(result(t), own_seconds=s) for t, s in zip(lease.trials, own, strict=True)]
+        results = [
+            replace(result(t), wall_seconds=2.0, own_seconds=2 * s if s else None, cpu_seconds=1.0)
+            for t, s in zip(lease.trials, own, strict=True)
+        ]
         store.accept(lease.attempt, WORKER, results)
         second, first = store.cell_costs({"recency", "h2o"}, 10)
         assert (first.cell, first.device, first.trials, first.attempts) == (cell("cell-0"), "cpu", 2, 1)
@@ -390,14 +414,18 @@ class StoreContract:
         [shared] = store.stream_costs(10)
         assert (shared.cell.digest, shared.device, shared.runs) == ("cell-0", "cpu", 2)
         assert shared.seconds == (0.75 + 0.25 + 0.5) / 2
-        assert store.starts(5) == [], "nothing starts where everything runs in one process"
+        assert store.runs(5) == [], "nothing starts where everything runs in one process"
+        assert store.crew_seen() == []
         orchestrator = store.register_orchestrator()
         store.register_worker("worker-2", "machine", {"cpu_model": "x"}, executor="ray", device="cpu", pid=2)
         again = store.submit(new_sweep(use_cache=False), asked(1, 2))
         for trial in trials_of(store, again.sweep):
             assert store.claim(again.sweep, [trial], "worker-2", 60, orchestrator) is not None
-        [start] = store.starts(5)
-        assert 0.0 <= start < 60.0
+        [ran] = store.runs(5)
+        assert 0.0 <= ran.start < 60.0
+        assert (ran.trials, ran.beside) == (0, None), "nothing came back yet"
+        [seen] = store.crew_seen()
+        assert (seen.device, seen.workers, seen.machines) == ("cpu", 1, 1)
 
     def test_attempts_keep_their_history(self, store: Store) -> None:
         """Worker, reason, log and stale results of every attempt at a trial."""

@@ -10,7 +10,7 @@ from typing import Protocol
 from orchestrator.errors import StoreError
 from orchestrator.store import costs
 from orchestrator.store.chunks import chunks
-from orchestrator.store.records import CellCost, StreamCost
+from orchestrator.store.records import CellCost, CrewSeen, RunCost, StreamCost
 from orchestrator.store.version import HEAD, VERSION_TABLE, old_schema
 
 
@@ -26,8 +26,11 @@ class Glance(Protocol):
     def stream_costs(self, most: int) -> list[StreamCost]:
         """As `orchestrator.store.costs.stream_costs`."""
 
-    def starts(self, most: int) -> list[float]:
-        """As `orchestrator.store.costs.starts`."""
+    def runs(self, most: int) -> list[RunCost]:
+        """As `orchestrator.store.costs.runs`."""
+
+    def crew_seen(self) -> list[CrewSeen]:
+        """As `orchestrator.store.costs.crew_seen`."""
 
 
 class SqliteGlance:
@@ -56,5 +59,8 @@ class SqliteGlance:
     def stream_costs(self, most: int) -> list[StreamCost]:
         return costs.stream_costs(self._connection.execute, most)
 
-    def starts(self, most: int) -> list[float]:
-        return costs.starts(self._connection.execute, most)
+    def runs(self, most: int) -> list[RunCost]:
+        return costs.runs(self._connection.execute, most)
+
+    def crew_seen(self) -> list[CrewSeen]:
+        return costs.crew_seen(self._connection.execute)

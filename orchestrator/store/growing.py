@@ -36,11 +36,11 @@ class Growing(StorePart):
         trials: Iterable[TrialAsked],
         proposals: Sequence[ProposalRow] = (),
         verdicts: Verdicts | None = None,
-        best: Collection[tuple[int, int]] = (),
+        best: Mapping[int, Collection[int]] | None = None,
     ) -> list[SweepTrial]:
         """Add `trials` and `proposals` to `sweep` and note `verdicts` on earlier ones; the trials as they are linked.
 
-        best: those (study, number) that are the best of their studies, of which the tracker is told again
+        best: the numbers of the best by study, where they have become others; the tracker is told of their trials again
         Nothing is added to a sweep that has ended. Raises GrownElsewhereError where one of the proposals is there.
         """
         try:
@@ -54,7 +54,7 @@ class Growing(StorePart):
                 added = list(add_trials(connection, sweep, next_position(connection, sweep), trials, use_cache))
                 _propose(connection, sweep, proposals)
                 _judge(connection, sweep, verdicts or {})
-                _distinguish(connection, sweep, best)
+                _distinguish(connection, sweep, best or {})
                 return added
         except IntegrityError as error:
             raise GrownElsewhereError(f"sweep {sweep}: another process is making its proposals") from error
@@ -107,7 +107,7 @@ class Growing(StorePart):
             return [ProposalRow(*row) for row in connection.execute(query).all()]
 
     def proposed_cells(self, sweep: str) -> dict[int, tuple[int, int, bool]]:
-        """For each cell (a row) that a study of the sweep proposed: its first study, number, and whether it is a best."""
+        """For each cell (a row) that the sweep proposed: the first (study, number) to do so, and whether it is a best."""
         columns = schema.proposals.c
         query = (
             select(columns.cell, columns.study, columns.number, columns.best)
@@ -141,15 +141,16 @@ def _judge(connection: Connection, sweep: str, verdicts: Verdicts) -> None:
         )
 
 
-def _distinguish(connection: Connection, sweep: str, best: Collection[tuple[int, int]]) -> None:
+def _distinguish(connection: Connection, sweep: str, best: Mapping[int, Collection[int]]) -> None:
     columns, links, rows = schema.proposals.c, schema.sweep_trials.c, schema.trials.c
-    for study, number in best:
-        mine = (columns.sweep == sweep, columns.study == study, columns.number == number)
-        connection.execute(update(schema.proposals).where(*mine).values(best=True))
-        cell = select(columns.cell).where(*mine).scalar_subquery()
+    for study, numbers in best.items():
+        mine = (columns.sweep == sweep, columns.study == study)
+        changed = (*mine, columns.best | columns.number.in_(numbers))
+        cells = list(connection.execute(select(columns.cell).where(*changed)).scalars())
+        connection.execute(update(schema.proposals).where(*changed).values(best=columns.number.in_(numbers)))
         trials = (
             select(links.sweep, links.trial, links.reused)
             .join(schema.trials, rows.id == links.trial)
-            .where(links.sweep == sweep, rows.cell == cell, rows.state == TrialState.DONE)
+            .where(links.sweep == sweep, rows.cell.in_(cells), rows.state == TrialState.DONE)
         )
         connection.execute(insert(schema.outbox).from_select(["sweep", "trial", "reused"], trials))

@@ -16,7 +16,7 @@ class NewSweep:
 
     spec   its canonical JSON form, from which it can run without the file
     code   what its workers will run, whatever is edited meanwhile
-    fingerprints   of that code, for the cells that it will propose (see `orchestrator.plan.Plan`); None: it proposes none
+    fingerprints   of that code, for the cells that it will propose (see `orchestrator.plan.Plan`); None: none
     """
 
     name: str
@@ -53,8 +53,11 @@ class CellRow:
 class CellCost:
     """What finished trials of a cell took on workers of one device class.
 
+    Seconds are those in which the worker had a processor: what else the machine did is not counted.
+
     attempts             batches that they ran in
-    wall_seconds         of a trial, mean; own_seconds: the part that is no share of streams read together, None: unknown
+    wall_seconds         of a trial, median; own_seconds: the part that is no share of streams read together, None:
+                         unknown
     peak_memory_bytes    largest; device_memory_bytes: the same of a device's own memory
     result_bytes         that a result's metrics and series take as JSON, mean
     """
@@ -72,7 +75,7 @@ class CellCost:
 
 @dataclass(frozen=True)
 class StreamCost:
-    """What was done once for all trials that read the streams of one seed, `seconds` on the mean of `runs` times.
+    """What was done once for all trials that read the streams of one seed, `seconds` in the median of `runs` times.
 
     cell: one of those that read them
     """
@@ -81,6 +84,31 @@ class StreamCost:
     device: str
     runs: int
     seconds: float
+
+
+@dataclass(frozen=True)
+class RunCost:
+    """What a command that had workers took.
+
+    start   seconds from its beginning to its first batch
+    trials  it computed
+    beside  seconds after that, until the report was drawn and the tracker had heard of everything, that its workers'
+            share of computing does not explain; None where this cannot be told
+    """
+
+    start: float
+    trials: int
+    beside: float | None
+
+
+@dataclass(frozen=True)
+class CrewSeen:
+    """Workers of one device class on `machines`, last seen at `last_seen` (seconds since the epoch)."""
+
+    device: str
+    workers: int
+    machines: int
+    last_seen: float
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from orchestrator.store import costs, schema
 from orchestrator.store.base import StorePart
 from orchestrator.store.chunks import CHUNK
 from orchestrator.store.engine import reading
-from orchestrator.store.records import AttemptRow, CellCost, StreamCost
+from orchestrator.store.records import AttemptRow, CellCost, CrewSeen, RunCost, StreamCost
 
 
 class Reporting(StorePart):
@@ -104,9 +104,13 @@ class Reporting(StorePart):
         """As `orchestrator.store.costs.stream_costs`."""
         return costs.stream_costs(self._run, most)
 
-    def starts(self, most: int) -> list[float]:
-        """As `orchestrator.store.costs.starts`."""
-        return costs.starts(self._run, most)
+    def runs(self, most: int) -> list[RunCost]:
+        """As `orchestrator.store.costs.runs`."""
+        return costs.runs(self._run, most)
+
+    def crew_seen(self) -> list[CrewSeen]:
+        """As `orchestrator.store.costs.crew_seen`."""
+        return costs.crew_seen(self._run)
 
     def _run(self, query: str, parameters: dict[str, Any]) -> list[Sequence[Any]]:
         with reading(self.engine) as connection:

@@ -77,6 +77,7 @@ sweeps = Table(
     Column("trials", Integer, nullable=False),
     Column("reused", Integer, nullable=False),
     Column("software", JSON, nullable=False),
+    Column("fingerprints", JSON(none_as_null=True)),
     Column("user", Text),
     Column("created", Float, nullable=False),
     Column("started", Float),

@@ -65,12 +65,12 @@ class Batch:
 
 @dataclass
 class Step:
-    """What follows from results: trials to ask for, new proposals, verdicts by number, and which are the best."""
+    """What follows from results: trials to ask for, proposals, verdicts by number, and the best if they are others."""
 
     wanted: list[Wanted] = field(default_factory=list)
     proposals: list[ProposalRow] = field(default_factory=list)
     verdicts: dict[int, Verdict] = field(default_factory=dict)
-    best: list[int] = field(default_factory=list)
+    best: list[int] | None = None
 
 
 class Course:
@@ -317,7 +317,7 @@ class Course:
             ]
             numbers = {one.number for one in best_of(decided, self.goal)[:MOST_HELD_OUT]}
             self._winners = [member for member in self._told if member.number in numbers]
-            step.best += sorted(numbers - self._noted)
+            step.best = None if numbers == self._noted else sorted(numbers)
         step.wanted += [(member.cells[-1], seed) for seed in self._held_out for member in self._winners]
 
     @property

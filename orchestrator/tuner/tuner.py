@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from models.config import MechanismConfig
-from orchestrator.code_snapshot import take_snapshot
 from orchestrator.errors import RequestError
 from orchestrator.growth import Growth
 from orchestrator.ledger import Grown, Ledger, Wanted
@@ -30,7 +29,7 @@ class Tuner(Growth):
     def __init__(self, store: Store, sweep: SweepRow, spec: Spec) -> None:
         self._store = store
         self._sweep = sweep
-        self._plan = Plan(spec)
+        self._plan = Plan(spec, fingerprints=sweep.fingerprints)
         self.samples = tuple(cell for group in self._plan.groups for cell in group.cells)
         assert isinstance(spec.options, TuningConfig)
         self._options = spec.options
@@ -39,10 +38,6 @@ class Tuner(Growth):
     def _load(self) -> None:
         """Take everything from the store."""
         self._ledger = Ledger(self._store, self._sweep)
-        self._pinned = {
-            (cell.workload["name"], cell.mechanism["name"]): cell.fingerprint for cell in self._ledger.cells.values()
-        }
-        self._is_pinned_code = take_snapshot(self._plan.spec.plugins).digest == self._sweep.code
         known = _known(self._options, self._earlier())
         rows: dict[int, list[ProposalRow]] = {}
         for row in self._store.proposals(self._sweep.id):
@@ -56,15 +51,8 @@ class Tuner(Growth):
             self._courses.append(course)
 
     def _cell(self, workload: WorkloadConfig, mechanism: MechanismConfig) -> CellRow:
-        """The cell of a proposal, computed by the code that was pinned when the sweep was submitted."""
-        code = self._pinned.get((workload.name, mechanism.name))
-        if code is None and not self._is_pinned_code:
-            raise RequestError(
-                f"the code was edited after sweep {self._sweep.id} was submitted and before it proposed any "
-                f"{mechanism.name}: submit its spec again"
-            )
         [device] = self._plan.devices
-        return self._plan.cell(workload, mechanism, device, code)
+        return self._plan.cell(workload, mechanism, device)
 
     def _earlier(self) -> list[Proposal]:
         """Proposals of the sweep that the studies start from."""
@@ -84,13 +72,14 @@ class Tuner(Growth):
         wanted: list[Wanted] = []
         proposals: list[ProposalRow] = []
         verdicts: dict[tuple[int, int], Verdict] = {}
-        best: list[tuple[int, int]] = []
+        best: dict[int, list[int]] = {}
         for course in self._courses:
             number, step = course.study.number, course.advance(self._ledger)
             wanted += step.wanted
             proposals += step.proposals
             verdicts |= {(number, proposal): verdict for proposal, verdict in step.verdicts.items()}
-            best += [(number, proposal) for proposal in step.best]
+            if step.best is not None:
+                best[number] = step.best
         try:
             return self._ledger.ask(wanted, proposals, verdicts, best)
         except GrownElsewhereError:

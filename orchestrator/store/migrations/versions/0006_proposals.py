@@ -1,4 +1,4 @@
-"""Sweeps that tune keep what their studies proposed."""
+"""Sweeps that tune keep what their studies proposed, and the fingerprints that proposals will have."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ ROW_ID = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 
 def upgrade() -> None:
+    op.add_column("sweeps", sa.Column("fingerprints", sa.JSON(), nullable=True))
     op.create_table(
         "proposals",
         sa.Column("sweep", sa.String(16), nullable=False),
