@@ -7,18 +7,21 @@ from pathlib import Path
 
 from models.config import canonical_json
 from orchestrator.errors import RequestError
+from orchestrator.machines import planned
 from orchestrator.plan import Plan, TrialAsked, code_fingerprint
+from orchestrator.settings import Settings
 from orchestrator.spec import canonical, read_spec
 from orchestrator.store.records import CellRow, SweepRow
 from orchestrator.store.store import Store
-from workers.hardware import this_machine
 
 Meaning = tuple[str, int]
 """A trial without the code that computes it: (cell, seed)."""
 
 
-def follow_edits(store: Store, sweep: SweepRow) -> int:
+def follow_edits(store: Store, sweep: SweepRow, settings: Settings) -> int:
     """Add to `sweep` what its spec file asks for beyond what was submitted; the number of trials added.
+
+    What it measures times on stays the machine that it was; for a device class that is new, `settings` tell it.
 
     Raises RequestError, with a diff of the two texts, if the file no longer asks for something that the sweep has, or
     if what is new would be computed by other code than the rest.
@@ -29,7 +32,8 @@ def follow_edits(store: Store, sweep: SweepRow) -> int:
     if spec.text == sweep.spec_text:
         return 0
     machines = {str(cell.device): cell.machine for cell in store.cells(sweep.id).values()}
-    plan = Plan(spec, lambda device: machines.get(device) or this_machine(device))
+    machine_of = planned(spec, settings).machine_of
+    plan = Plan(spec, lambda device: machines.get(device) or machine_of(device))
     if spec.name != sweep.name:
         raise RequestError(
             f"{sweep.spec_path} now describes another sweep, `{spec.name}` instead of `{sweep.name}`: "

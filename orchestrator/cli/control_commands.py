@@ -86,7 +86,7 @@ def resume(
         finish(run_sweeps(settings, store, None, executor), as_json)
     row = find_sweep(store, sweep)
     if not as_submitted:
-        added = follow_edits(store, row)
+        added = follow_edits(store, row, settings)
         if added:
             say(f"{row.spec_path} was edited: {added} trials added")
     if row.state in (SweepState.CANCELLED, SweepState.FAILED):

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from tasks.evaluate import Outcome
 from tests.orchestrator.conftest import SLOTSWEEP
 from tests.orchestrator.specs import FAILING_PLUGIN, SMALL, write_small
 from workers.batch import BatchReport, BatchTask, TrialReport
+from workers.hardware import this_machine
 from workers.host import WorkerCard
 
 ONE_MECHANISM = """\
@@ -142,6 +144,32 @@ def test_a_sweep_submitted_meanwhile_overtakes_too(store: Store, settings: Setti
     schedule(store, settings, executor)
     late.join()
     assert 0 < executor.order.index("knn") < len(executor.order) - 1
+
+
+class TwoMachines(SimulatedExecutor):
+    """A worker on this machine that fails everything, and one on a machine of another kind."""
+
+    def __init__(self) -> None:
+        super().__init__(2, bad=["worker-0"])
+
+    def start(self, wants: AbstractSet[Want], given_up: Callable[[], bool]) -> Sequence[WorkerCard]:
+        machines = (this_machine(), "another")
+        cards = zip(super().start(wants, given_up), machines, strict=True)
+        return [replace(card, machine=machine) for card, machine in cards]
+
+
+def test_failures_are_final_where_no_other_worker_may_measure(store: Store, settings: Settings) -> None:
+    """A worker of another machine can give no second opinion, and nobody waits for it."""
+    sweep = submit(store, SMALL.replace("kind: frontier", "kind: cost_scaling"))
+    stop = StopRequest()
+    patience = threading.Timer(30.0, stop.cancel.set)
+    patience.start()
+    queue = SweepQueue(store, settings, store.sweep(sweep), [sweep])
+    Scheduler(store, TwoMachines(), queue, lambda _: None, stop).run()
+    patience.cancel()
+    queue.close()
+    row = store.sweep(sweep)
+    assert (row.state, row.counts.failed) == ("failed", row.counts.total)
 
 
 def test_a_worker_that_fails_everything_is_quarantined_and_the_rest_finish(store: Store, settings: Settings) -> None:

@@ -292,9 +292,9 @@ seeds: 10
     store.close()
     plan = Plan(read_spec(text.replace("NOISE", "0.31")))
     plain = time.perf_counter()
-    describe(plan, settings, 1)
+    describe(plan, settings)
     began = time.perf_counter()
-    summary = describe(plan, settings, 1, explained=True)
+    summary = describe(plan, settings, explained=True)
     seconds = (time.perf_counter() - began) - (began - plain)
     assert summary.explanations is not None
     assert summed(summary.explanations) == [(100_000, 10_000, "workload.noise 0.3 → 0.31")]
@@ -336,10 +336,10 @@ def test_submitting_and_extending_a_sweep_record_its_code(slotsweep, settings: S
     assert recorded_modules(store.engine, plan.code()) == plan.code()
     spec.write_text(SMALL.replace("recency, budget: {values: [4, 8, 16]}", "recency, budget: {values: [4, 8, 16, 20]}"))
     [sweep] = store.sweeps()
-    assert follow_edits(store, sweep) == 4
+    assert follow_edits(store, sweep, settings) == 4
     spec.write_text(spec.read_text().replace("- {name: full_attention}", "- {name: full_attention}\n  - {name: knn}"))
     [sweep] = store.sweeps()
-    assert follow_edits(store, sweep) == 4
+    assert follow_edits(store, sweep, settings) == 4
     code = Plan(read_spec(spec)).code()
     assert len(code) == len(plan.code()) + 1
     assert recorded_modules(store.engine, code) == code
