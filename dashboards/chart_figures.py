@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dashboards.axes import Axis, axis_title, tick_text
-from dashboards.charts import Place, axes_of, bounded, is_sparse, places_of, runs, seen_marks
+from dashboards.charts import Place, axes_of, bounded, is_sparse, places_of, seen_marks, strokes
 from dashboards.paper import LEFT, draw_legend, paper_axes, pen, say_empty, set_ticks
 from dashboards.style import LIGHT_COLOURS, MARKERS, Style, band_opacity
 from tasks.summary import Chart, Line
@@ -20,7 +20,7 @@ INTERVALS_NOTE = "bars and bands:\npointwise intervals"
 
 
 def chart_figure(chart: Chart, style_of: Mapping[str, Style]) -> Figure:
-    """Draw `chart`: lines with whiskers where points are few, with a band where they are many, and a legend."""
+    """Draw `chart`: points with whiskers where they are few, with a band where they are many, lines, and a legend."""
     x_axis, y_axis = axes_of(chart)
     digits = max((len(tick_text(tick)) for tick in y_axis.ticks), default=0)
     figure, axes = paper_axes(len(chart.lines), max(LEFT, 0.35 + DIGIT_INCHES * digits))
@@ -28,7 +28,9 @@ def chart_figure(chart: Chart, style_of: Mapping[str, Style]) -> Figure:
     lines = [(line, places_of(line, x_axis, y_axis)) for line in chart.lines]
     opacity = band_opacity(len(lines))
     for line, places in lines:
-        _draw_line(axes, line, places, style_of[line.label], opacity)
+        for stroke in strokes(line, places, x_axis, y_axis):
+            axes.plot([x for x, _ in stroke], [y for _, y in stroke], **pen(style_of[line.label]))
+        _draw_points(axes, line, places, style_of[line.label], opacity)
     if not any(places for _, places in lines):
         say_empty(axes, "nothing measured yet")
     intervals = any(place.ends for _, places in lines for place in places)
@@ -48,11 +50,9 @@ def _prepare(axes: Axes, chart: Chart, x_axis: Axis, y_axis: Axis) -> None:
     axes.set_ylabel(axis_title(chart.y_label, chart.log_y), parse_math=False)
 
 
-def _draw_line(axes: Axes, line: Line, places: Sequence[Place], style: Style, opacity: float) -> None:
+def _draw_points(axes: Axes, line: Line, places: Sequence[Place], style: Style, opacity: float) -> None:
     colour, marker = LIGHT_COLOURS[style.colour], MARKERS[style.marker].matplotlib
     sparse = is_sparse(line, places)
-    for run in runs(places) if line.joined else ():
-        axes.plot([place.x for place in run], [place.y for place in run], **pen(style))
     if not sparse:
         for run in bounded(places):
             low, high = zip(*(place.ends for place in run if place.ends is not None), strict=True)

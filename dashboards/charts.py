@@ -116,8 +116,9 @@ def draw_chart(chart: Chart, styles: Mapping[str, Style]) -> ChartView:
 
 
 def axes_of(chart: Chart) -> tuple[Axis, Axis]:
-    """The x and the y axis of `chart`, wide enough for its points and the ends of their intervals."""
-    ends = [end for line in chart.lines for side in (line.low, line.high) for end in side or () if end is not None]
+    """The x and the y axis of `chart`, wide enough for its points, the ends of their intervals and fitted laws."""
+    sides = [side or () for line in chart.lines for side in (line.low, line.high, line.fit)]
+    ends = [end for side in sides for end in side if end is not None]
     return (
         chart_axis((x for line in chart.lines for x in line.x), chart.log_x),
         chart_axis((*(y for line in chart.lines for y in line.y), *ends), chart.log_y),
@@ -147,14 +148,22 @@ def runs(places: Sequence[Place]) -> list[list[Place]]:
     return [[place for _, place in run] for _, run in numbered]
 
 
+def strokes(line: Line, places: Sequence[Place], x_axis: Axis, y_axis: Axis) -> list[list[tuple[float, float]]]:
+    """The points (x, y) that are drawn as lines: the fitted law, else the line's `places`, else nothing."""
+    if line.fit is not None:
+        law = zip(line.x, line.fit, strict=True)
+        return [[(x, y) for x, y in law if x_axis.shows(x) and y_axis.shows(y)]]
+    return [[(place.x, place.y) for place in run] for run in runs(places)] if line.joined else []
+
+
 def bounded(places: Sequence[Place]) -> list[list[Place]]:
     """Runs of at least two of `places` that all have an interval: each takes a band."""
     return [run for run in runs([place for place in places if place.ends]) if len(run) > 1]
 
 
 def is_sparse(line: Line, places: Sequence[Place]) -> bool:
-    """Whether each of the line's `places` has a mark and whiskers: where they are few, or nothing joins them."""
-    return len(places) <= SPARSE or not line.joined
+    """Whether each of the line's `places` has a mark and whiskers: where they are few, or no line goes through them."""
+    return len(places) <= SPARSE or not line.joined or line.fit is not None
 
 
 def seen_marks(line: Line, places: Sequence[Place]) -> list[bool]:
@@ -165,12 +174,14 @@ def seen_marks(line: Line, places: Sequence[Place]) -> list[bool]:
 
 def _shapes(number: int, line: Line, places: Sequence[Place], frame: _Frame, style: Style) -> LineShapes:
     sparse = is_sparse(line, places)
-    joined = runs(places) if line.joined else []
     return LineShapes(
         number,
         line.label,
         style,
-        "".join(_polyline([(frame.x(place.x), frame.y(place.y)) for place in run]) for run in joined),
+        "".join(
+            _polyline([(frame.x(x), frame.y(y)) for x, y in stroke])
+            for stroke in strokes(line, places, frame.x_axis, frame.y_axis)
+        ),
         "" if sparse else "".join(_band(part, frame) for part in bounded(places)),
         tuple(
             Dot(f"{number}-{place.number}", frame.x(place.x), frame.y(place.y), seen, _bars(place, frame) * sparse)
@@ -218,6 +229,8 @@ def _notes(chart: Chart, places: Sequence[Sequence[Place]]) -> tuple[str, ...]:
     missing = sum(not (math.isfinite(x) and math.isfinite(y)) for x, y in points)
     low = len(points) - missing - sum(map(len, places))
     notes = []
+    if any(line.fit for line in chart.lines):
+        notes.append("Lines are fitted laws, marks what was measured.")
     if any(place.ends for found in places for place in found):
         notes.append("Bars and bands are 95% intervals, point by point.")
     if low:

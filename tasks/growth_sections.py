@@ -10,7 +10,7 @@ import numpy as np
 from models.config import canonical_json
 from models.stream import Floats
 from tasks.cells import Fields, workload_titles
-from tasks.growth import fit_log_growth, log_slopes
+from tasks.growth import LogGrowth, fit_log_growth, log_slopes
 from tasks.labels import NamedCell, legible
 from tasks.scaling import LEAST_SIZES
 from tasks.seeds import generator
@@ -93,7 +93,7 @@ def _section(name: str, title: str, alpha: float, counted: Sequence[Counts]) -> 
 
 def _row(one: Counts, alpha: float) -> tuple[Value, ...]:
     tokens = f"{one.tokens.min():,.0f} to {one.tokens.max():,.0f}"
-    slope = fit_log_growth(one.tokens, one.counts, generator(0, "bootstrap")).slope
+    slope = _fitted(one).slope
     return (
         one.label,
         slope,
@@ -102,6 +102,10 @@ def _row(one: Counts, alpha: float) -> tuple[Value, ...]:
         tokens,
         len(one.counts),
     )
+
+
+def _fitted(one: Counts) -> LogGrowth:
+    return fit_log_growth(one.tokens, one.counts, generator(0, "bootstrap"))
 
 
 def expected_items(alpha: float, tokens: Floats) -> Floats:
@@ -119,10 +123,12 @@ def _expected_line(alpha: float, tokens: Floats) -> tuple[tuple[float, ...], tup
 def _lines(one: Counts) -> Iterator[Line]:
     means = [mean for mean in mean_intervals(one.counts, bounds=(0.0, np.inf)) if mean is not None]
     if len(means) == len(one.tokens):
+        law = _fitted(one)
         yield Line(
             one.label,
             tuple(one.tokens.tolist()),
             tuple(mean.mean for mean in means),
             tuple(mean.low for mean in means),
             tuple(mean.high for mean in means),
+            fit=tuple(law.predict(size)[0] for size in one.tokens.tolist()),
         )

@@ -88,6 +88,7 @@ class Line:
     """One line of a chart: points (x, y) by rising x, and where known the ends of y's 95% interval at each.
 
     joined: whether the points are drawn as a line; else each is a mark by itself
+    fit: a law fitted to the points, its value at each x, which the line then follows instead of the points
     """
 
     label: str
@@ -96,6 +97,7 @@ class Line:
     low: tuple[float | None, ...] | None = None
     high: tuple[float | None, ...] | None = None
     joined: bool = True
+    fit: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -296,4 +296,14 @@ def _line(curve: CostCurve) -> Line:
         tuple(one.mean for one in intervals),
         tuple(one.low for one in intervals),
         tuple(one.high for one in intervals),
+        fit=_law(curve) if len(intervals) == len(curve.sizes) else None,
     )
+
+
+def _law(curve: CostCurve) -> tuple[float, ...] | None:
+    """The power law at each size; None where there are too few."""
+    try:
+        law = fit_power_law(curve.sizes, curve.costs)
+    except ValueError:
+        return None
+    return tuple(law.predict(size)[0] for size in curve.sizes.tolist())

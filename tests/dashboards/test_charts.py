@@ -71,6 +71,22 @@ def test_points_that_nothing_joins_are_each_a_mark_however_many() -> None:
     assert not [shape for shape in axes.collections if isinstance(shape, PolyCollection)]
 
 
+def test_a_line_follows_its_fitted_law_and_marks_stay_where_they_were_measured() -> None:
+    line = Line("a", (1.0, 10.0, 100.0), (1.2, 9.0, 110.0), fit=(1.0, 10.0, 100.0))
+    chart = Chart("x", "y", (line,), log_x=True, log_y=True)
+    view = drawn(chart)
+    (shapes,) = view.lines
+    place = {tick.text: tick.place for tick in view.y_ticks}
+    assert [y for _, y in corners(shapes.path)] == [pytest.approx(place[text], abs=0.06) for text in ("1", "10", "100")]
+    assert shapes.dots[0].y < place["1"]
+    assert view.notes == ("Lines are fitted laws, marks what was measured.",)
+    law, marks = [
+        one for one in chart_figure(chart, styles((), [chart])).axes[0].get_lines() if len(one.get_xdata()) == 3
+    ]
+    assert list(law.get_ydata()) == [1.0, 10.0, 100.0]
+    assert list(marks.get_ydata()) == [1.2, 9.0, 110.0]
+
+
 def test_whiskers_end_at_the_ends_of_the_interval() -> None:
     chart = Chart("x", "y", (Line("a", (0.0, 1.0, 2.0), (5.0, 5.0, 5.0), (2.0, None, 5.0), (10.0, 6.0, 5.0)),))
     view = drawn(chart)

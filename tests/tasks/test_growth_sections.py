@@ -54,6 +54,7 @@ def test_items_and_slots_grow_as_alpha_ln_n_along_one_stream(kind: str) -> None:
     (chart,) = one_section(summary).charts
     assert chart.lines[0].label == "distinct items"
     assert chart.lines[-1].label == "expected items"
+    assert next(line.fit for line in chart.lines if line.label.startswith("recency")) == (5.0,) * len(tokens)
     assert chart.log_x
 
 

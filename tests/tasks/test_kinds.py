@@ -229,6 +229,15 @@ def test_cost_scaling_measures_each_mechanism_and_fits_exponents() -> None:
     assert reads.charts[0].log_y
     held = {row[0]: row[3] for row in memory.table.rows if row[1] == "held"} if memory.table else {}
     assert held["full_attention"].mean == pytest.approx(1.0), "every token is kept"
+    kept = next(line for line in memory.charts[0].lines if line.label.startswith("full_attention"))
+    assert kept.fit == pytest.approx(kept.y)
+
+
+def test_scenario_29_a_fitted_line_is_drawn_through_sizes_that_it_was_fitted_to() -> None:
+    trees = [{**RECALL, "repeats": repeats} for repeats in (4, 8)]
+    rows = rows_of("cost_scaling", trees, [{"name": "full_attention"}], seeds=2, episodes=2)
+    part = section(KINDS.implementation("cost_scaling").summarise(rows), "read-scaling")
+    assert [line.fit for line in part.charts[0].lines] == [None]
 
 
 def test_scenario_29_two_lengths_give_no_exponent() -> None:
