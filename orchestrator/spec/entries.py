@@ -63,11 +63,12 @@ MECHANISM = Family("mechanism", MECHANISMS)
 
 @dataclass(frozen=True)
 class Placed:
-    """An entry, where it stands, and the path to it."""
+    """An entry, where it stands, the path to it, and the fields that it has from elsewhere."""
 
     entry: Entry
     node: MapNode
     path: str
+    elsewhere: tuple[str, ...] = ()
 
 
 class Absence(Enum):
@@ -172,7 +173,7 @@ class _Reader:
                 self._unknown(key)
             elif key.text in self._elsewhere:
                 wrong = f"`{key.text}` is {self._elsewhere[key.text].what}"
-                self._problems.at(key.at, wrong, expected="the field in one of the two places")
+                self._problems.at(key.at, wrong, expected="no value here, or that left out")
             elif key.text != "name":
                 self._field(key.text, value)
         for field, place in self._elsewhere.items():
@@ -186,7 +187,7 @@ class _Reader:
             wrong = f"the axes of `{self._path}` make {len(entry)} configurations"
             self._problems.add(self._node, wrong, expected=f"at most {MOST_CONFIGS}")
             return None
-        return Placed(entry, self._node, self._path)
+        return Placed(entry, self._node, self._path, tuple(field for field in self._elsewhere if field in self._fixed))
 
     def _take(self, field: str, place: Elsewhere) -> None:
         """Let a field that stands elsewhere have the value that it may have there."""
@@ -257,7 +258,7 @@ def check_products(placed: Sequence[Placed], problems: Problems) -> None:
             digest = hashlib.blake2b(repr(vars(config)).encode(), digest_size=16).digest()
             other = seen.setdefault(digest, one.path)
             if other != one.path:
-                wrong = f"`{one.path}` repeats a configuration of `{other}`{_at(one.entry, fields)}"
+                wrong = f"`{one.path}` repeats a configuration of `{other}`{_at(one, fields)}"
                 problems.add(one.node, wrong, expected="every configuration once")
                 break
 
@@ -280,7 +281,7 @@ def _report_combination(one: Placed, fields: dict[str, Any], failure: Validation
         if error["type"] == "missing":
             _report_missing(one, field, problems)
         else:
-            wrong = f"`{one.path}`: {message_of(error)}{_at(one.entry, fields)}"
+            wrong = f"`{one.path}`: {message_of(error)}{_at(one, fields)}"
             problems.add(one.node.get(field) or one.node, wrong)
 
 
@@ -289,7 +290,8 @@ def _report_missing(one: Placed, field: str, problems: Problems) -> None:
     problems.at(one.node.at, f"`{one.path}` ({one.entry.fixed['name']}) has no `{field}`", expected=expected)
 
 
-def _at(entry: Entry, fields: dict[str, Any]) -> str:
-    """Which combination, for entries with axes."""
-    words = ", ".join(f"{axis.field} = {fields[axis.field]}" for axis in entry.axes)
+def _at(one: Placed, fields: dict[str, Any]) -> str:
+    """Which combination, for entries with axes or with fields that stand elsewhere."""
+    names = [*(axis.field for axis in one.entry.axes), *one.elsewhere]
+    words = ", ".join(f"{name} = {fields[name]}" for name in names)
     return f" (at {words})" if words else ""

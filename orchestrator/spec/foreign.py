@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-VALUES = "write {values: [a, b, c]}"
+AXIS_VALUES = "write {values: [a, b, c]}"
 LINSPACE = "write {linspace: [low, high, n]}"
 LOGSPACE = "write {logspace: [low, high, n]}"
 RANGE = "write {range: [start, stop, step]}"
@@ -10,7 +10,9 @@ GRID = "a frontier sweeps a grid, it draws nothing at random: write {linspace: [
 
 AXIS_WORDS = {
     "value": "write the value alone",
-    **dict.fromkeys(("choice", "choices", "grid_search", "grid", "categorical", "list", "options", "enum"), VALUES),
+    **dict.fromkeys(
+        ("choice", "choices", "grid_search", "grid", "categorical", "list", "options", "enum"), AXIS_VALUES
+    ),
     **dict.fromkeys(
         ("min", "max", "low", "high", "start", "stop", "end", "num", "interval", "feasibleSpace"), LINSPACE
     ),
@@ -94,9 +96,13 @@ BOUNDS = "write {low: 0.1, high: 0.9}"
 LEVELS = "write {field: mechanism.steps, levels: [100, 300, 900]}"
 NORMAL = "a search draws from ranges and choices: write {low: 0.1, high: 0.9}"
 
+LOWS = ("low", "min", "lower", "start", "minimum")
+HIGHS = ("high", "max", "upper", "stop", "end", "maximum")
+VALUES = ("values", "choice", "list", "options", "enum", "grid_search", "categories")
+
 DIMENSION_WORDS = {
-    **dict.fromkeys(("min", "lower", "start", "minimum", "bounds", "interval", "linspace", "uniform"), BOUNDS),
-    **dict.fromkeys(("max", "upper", "stop", "end", "maximum", "feasibleSpace", "range", "parameterType"), BOUNDS),
+    **dict.fromkeys((*LOWS, *HIGHS), BOUNDS),
+    **dict.fromkeys(("bounds", "interval", "linspace", "uniform", "feasibleSpace", "range", "parameterType"), BOUNDS),
     **dict.fromkeys(("type", "name", "_type", "_value"), f"{BOUNDS}, or {{choices: [a, b, c]}}"),
     **dict.fromkeys(
         ("values", "choice", "list", "options", "enum", "grid_search", "categories", "categorical"), CHOICES

@@ -13,6 +13,7 @@ from orchestrator.spec.entries import (
     MECHANISM,
     WORKLOAD,
     Family,
+    FieldsElsewhere,
     Placed,
     check_lines,
     check_products,
@@ -22,6 +23,7 @@ from orchestrator.spec.entries import (
 from orchestrator.spec.files import load
 from orchestrator.spec.foreign import DISTANT_KINDS, RENAMED_KEYS, TOP_KEYS, TUNING_KEYS
 from orchestrator.spec.hints import did_you_mean, nearest, one_of
+from orchestrator.spec.levels import fields_elsewhere
 from orchestrator.spec.nodes import ListNode, MapNode, Node, ScalarNode, quoted, shown, to_python
 from orchestrator.spec.options import all_option_names, kinds_with, option_names, options_of
 from orchestrator.spec.overrides import apply_overrides
@@ -101,9 +103,10 @@ class _Reader:
             family.registry.names()  # ours come first, so that a plug-in that takes one of their names is at fault
         plugins, loaded = self._load_plugins()
         search = Search(self._tree, self._problems, all_known=loaded) if self._tunes else None
-        workloads = self._read_family(WORKLOAD, "workload", search, all_known=loaded)
-        mechanisms = self._read_family(MECHANISM, "mechanisms", search, all_known=loaded)
-        for entries in (workloads, mechanisms):
+        elsewhere = fields_elsewhere(self._tree, search, self._problems) if search else ({}, {})
+        workloads = self._read_family(WORKLOAD, "workload", elsewhere[0], all_known=loaded)
+        mechanisms = self._read_family(MECHANISM, "mechanisms", elsewhere[1], all_known=loaded)
+        for entries in (workloads, mechanisms) if search is None or search.names else ():
             check_products(entries, self._problems)
         check_lines(workloads, mechanisms, self._problems)
         check_until(self._tree, self._kind, [one.entry.config_class for one in mechanisms], self._problems)
@@ -170,9 +173,13 @@ class _Reader:
             return TUNING_KEYS[key]
         if key in TOP_KEYS:
             return None, TOP_KEYS[key]
-        if near := RENAMED_KEYS.get(key) or nearest(key, fields):
+        if near := RENAMED_KEYS.get(key):
             return near, f"did you mean `{near}`?"
-        other = None if kinds_with(key) else nearest(key, all_option_names())
+        if kinds_with(key):
+            return None, ""
+        if near := nearest(key, fields):
+            return near, f"did you mean `{near}`?"
+        other = nearest(key, all_option_names())
         if other is None:
             return None, ""
         kinds = " and ".join(f"`kind: {name}`" for name in kinds_with(other))
@@ -199,11 +206,9 @@ class _Reader:
             self._check_distinct(field, node)
 
     def _check_option(self, field: str, node: Node) -> None:
-        if not self._problems.clean(node):
-            return
         if self._tunes:
             check_tuning_option(field, node, self._problems)
-        else:
+        elif self._problems.clean(node):
             check_field(self._options, field, node, self._problems, {"name": self._kind})
 
     def _report_kind(self, node: Node, name: str) -> None:
@@ -239,7 +244,7 @@ class _Reader:
                 self._problems.add(item, error.reason, hint=error.cure)
         return tuple(plugins), self._problems.clean(node)
 
-    def _read_family(self, family: Family, field: str, search: Search | None, *, all_known: bool) -> list[Placed]:
+    def _read_family(self, family: Family, field: str, elsewhere: FieldsElsewhere, *, all_known: bool) -> list[Placed]:
         node = self._tree.get(field)
         if node is None:
             return []
@@ -252,7 +257,6 @@ class _Reader:
             return []
         if not nodes:
             self._problems.add(node, f"`{field}` is an empty list", expected=f"at least one entry: {EXAMPLES[field]}")
-        elsewhere = search.elsewhere(family) if search else {}
         read = [read_entry(family, item, path, self._problems, elsewhere, all_known=all_known) for path, item in nodes]
         return [placed for placed in read if placed is not None]
 

@@ -12,7 +12,7 @@ from orchestrator.spec.hints import did_you_mean, nearest, one_of
 from orchestrator.spec.nodes import ListNode, MapNode, Node, ScalarNode, quoted, shown, to_python
 from orchestrator.spec.problems import Problems
 from orchestrator.spec.validation import check_field, validate
-from tasks.kinds.tuning import Levels, TuningConfig
+from tasks.kinds.tuning import TuningConfig
 from tasks.search import Choices, Dimension, Parameter, Params, full_name, parameters_of, split
 
 
@@ -65,10 +65,8 @@ class Search:
         node = tree.get("search")
         self._written = list(node.entries) if isinstance(node, MapNode) else []
         self.dimensions = list(self._sound())
-        for check in (self._is_placed, self._fits, self._is_alone, self._condition_holds):
+        for check in (self._is_placed, self._fits, self._is_alone, self._condition_holds, self._ends):
             self.dimensions = [one for one in self.dimensions if check(one)]
-        self._check_circles()
-        self.levels = _levels(tree, problems)
 
     @property
     def complete(self) -> bool:
@@ -91,7 +89,7 @@ class Search:
     def searched_mechanisms(self) -> list[type[Config]]:
         """The mechanisms with a dimension: their own, or one of the workload."""
         for_all = any(one.owner == "workload" for one in self.dimensions)
-        return [one for one in self.mechanisms if for_all or any(self._bears_on(d, one) for d in self.dimensions)]
+        return [one for one in self.mechanisms if for_all or any(self.bears_on(d, one) for d in self.dimensions)]
 
     def elsewhere(self, family: Family) -> FieldsElsewhere:
         """The fields of entries of a family that are searched, each with the first value that it may have."""
@@ -102,16 +100,10 @@ class Search:
             for key, _ in self._written:
                 owner, _, field = key.text.partition(".")
                 name = _name(config_class)
-                if owner in (("workload",) if family is WORKLOAD else ("mechanism", name)) and field:
+                owners = ("workload",) if family is WORKLOAD else ("mechanism", name)
+                if owner in owners and field in config_class.model_fields and field != "name":
                     value = Absence.UNKNOWN if point is None else point.get(field, Absence.ALLOWED)
                     found.setdefault(name, {})[field] = Elsewhere(f"searched as `{key.text}`", value)
-        if self.levels is not None and family is MECHANISM:
-            owner, _, field = self.levels.field.partition(".")
-            for config_class in self.searched_mechanisms():
-                if owner in ("mechanism", _name(config_class)):
-                    level = self.levels.levels[-1]
-                    longest = Elsewhere("set by `pruner`", int(level) if level.is_integer() else level)
-                    found.setdefault(_name(config_class), {}).setdefault(field, longest)
         return found
 
     def _first_point(self, family: Family, config_class: type[Config]) -> Params | None:
@@ -139,9 +131,9 @@ class Search:
         """Config classes with a field that the dimension searches."""
         if one.owner == "workload":
             return self.workloads
-        return [config_class for config_class in self.mechanisms if self._bears_on(one, config_class)]
+        return [config_class for config_class in self.mechanisms if self.bears_on(one, config_class)]
 
-    def _bears_on(self, one: Sought, mechanism: type[Config]) -> bool:
+    def bears_on(self, one: Sought, mechanism: type[Config]) -> bool:
         return one.owner in ("mechanism", _name(mechanism))
 
     def _is_placed(self, one: Sought) -> bool:
@@ -155,6 +147,10 @@ class Search:
         before = len(self._problems)
         for config_class in classes:
             fields = sorted(set(config_class.model_fields) - {"name"})
+            if one.field == "name":
+                wrong = "names are not searched: each workload and each mechanism has studies of its own"
+                self._problems.at(one.key.at, wrong, expected=one_of(fields))
+                break
             if one.field not in fields:
                 hint = did_you_mean(one.field, fields)
                 having = [c for c in self.mechanisms if one.owner == "mechanism" and one.field in c.model_fields]
@@ -198,7 +194,7 @@ class Search:
         for other in self.dimensions[: self.dimensions.index(one)]:
             for config_class in self.mechanisms:
                 name = _name(config_class)
-                if self._bears_on(one, config_class) and full_name(one.name, name) == full_name(other.name, name):
+                if self.bears_on(one, config_class) and full_name(one.name, name) == full_name(other.name, name):
                     wrong = f"{quoted(one.name)}: {name} is searched there as `{other.name}` already"
                     self._problems.at(one.key.at, wrong, expected="each field once")
                     return False
@@ -211,7 +207,7 @@ class Search:
             return True
         before = len(self._problems)
         for workload, mechanism in self.pairs():
-            if one.owner == "workload" or self._bears_on(one, mechanism):
+            if one.owner == "workload" or self.bears_on(one, mechanism):
                 for key, value in node.entries:
                     self._check_condition(one, key, value, workload, mechanism)
             if len(self._problems) > before:
@@ -222,8 +218,8 @@ class Search:
         self, one: Sought, key: ScalarNode, value: Node, workload: type[Config], mechanism: type[Config]
     ) -> None:
         name = full_name(key.text, _name(mechanism))
-        others = [d for d in self.dimensions if full_name(d.name, _name(mechanism)) == name]
-        if not others:
+        other = self._named(name, mechanism)
+        if other is None:
             if key.text not in self.names or self.complete:
                 of = f" for {_name(mechanism)}" if key.text in self.names else ""
                 wrong = f"`when` of {quoted(one.name)} names {quoted(key.text)}, which is not searched{of}"
@@ -231,7 +227,7 @@ class Search:
                 expected = one_of(names) if names else "another dimension of `search`"
                 self._problems.at(key.at, wrong, expected=expected, hint=did_you_mean(key.text, names))
             return
-        [parameter] = parameters_of({others[0].name: others[0].unconditional}, workload, mechanism)
+        [parameter] = parameters_of({other.name: other.unconditional}, workload, mechanism)
         if parameter.size is None:
             wrong = f"{quoted(key.text)} takes any number in its range, and hardly ever this one"
             self._problems.at(key.at, wrong, expected="a dimension with `choices`, a `step` or whole numbers")
@@ -240,36 +236,41 @@ class Search:
             if not parameter.takes(to_python(item)):
                 self._problems.add(item, f"{quoted(key.text)} is never this", expected=some_values(parameter))
 
-    def _check_circles(self) -> None:
-        """Report dimensions whose conditions wait for each other."""
-        waiting = list(self.dimensions)
-        while free := [one for one in waiting if not self._waits(one, waiting)]:
-            waiting = [one for one in waiting if one not in free]
-        for one in waiting:
-            self.dimensions.remove(one)
+    def _ends(self, one: Sought) -> bool:
+        """Whether its condition does not, by way of others, wait for itself."""
+        reached: list[Sought] = []
+        ahead = [one]
+        while ahead:
+            found = [other for other in self._conditions_of(ahead.pop()) if other not in reached]
+            reached += found
+            ahead += found
+        if one in reached:
             node = one.node.key("when")
             assert node is not None
             wrong = f"the condition of {quoted(one.name)} goes in a circle"
             self._problems.at(node.at, wrong, expected="a dimension that is searched always, to begin with")
+        return one not in reached
 
-    def _waits(self, one: Sought, waiting: Sequence[Sought]) -> bool:
-        """Whether its condition, in some study, names one of those that wait."""
-        return any(
-            full_name(path, _name(mechanism)) == full_name(other.name, _name(mechanism))
-            for mechanism in self.mechanisms
+    def _conditions_of(self, one: Sought) -> list[Sought]:
+        """The dimensions, right ones, that a condition names in some study."""
+        names = {
+            (full_name(path, _name(mechanism)), mechanism)
             for path in one.dimension.when or {}
-            for other in waiting
-        )
+            for mechanism in self.mechanisms
+        }
+        return [
+            other
+            for other in self.dimensions
+            if any(self._named(name, mechanism) is other for name, mechanism in names)
+        ]
 
-
-def _levels(tree: MapNode, problems: Problems) -> Levels | None:
-    """The pruner over levels of longer trials, where there is one, and nothing is wrong with it."""
-    node = tree.get("pruner")
-    if not isinstance(node, MapNode) or not problems.clean(node):
+    def _named(self, name: str, mechanism: type[Config]) -> Sought | None:
+        """The dimension, if it is right, of a parameter in studies of a mechanism."""
+        for one in self.dimensions:
+            bears = one.owner == "workload" or self.bears_on(one, mechanism)
+            if bears and full_name(one.name, _name(mechanism)) == name:
+                return one
         return None
-    fields = {"search": {"mechanism.x": {"choices": [0]}}, "objectives": {"recall": "maximize"}, "trials": 1}
-    stops = validate(TuningConfig, {**fields, "pruner": to_python(node)}).stops
-    return stops if isinstance(stops, Levels) else None
 
 
 def _classes(tree: MapNode, family: Family, key: str) -> tuple[list[type[Config]], bool]:

@@ -8,14 +8,13 @@ from collections.abc import Sequence
 from models.config import Config
 from orchestrator.spec.aims import check_metric
 from orchestrator.spec.entries import Placed
-from orchestrator.spec.expectations import Expectation
 from orchestrator.spec.hints import did_you_mean, one_of
 from orchestrator.spec.nodes import ListNode, MapNode, Node, quoted, to_python
 from orchestrator.spec.problems import Problems
 from orchestrator.spec.schema import LAST_SEED, SpecFields
 from orchestrator.spec.searching import Search, some_values
 from orchestrator.spec.seeds import seeds_of
-from orchestrator.spec.validation import check_field, validate
+from orchestrator.spec.validation import validate
 from tasks.kinds.tuning import TuningConfig, Wilcoxon
 from tasks.search import Parameter, full_name
 
@@ -81,7 +80,7 @@ class _Checks:
         return [(mechanism, parameters) for mechanism, parameters in pairs if parameters]
 
     def goal(self) -> None:
-        searched = self._search.searched_mechanisms()
+        searched = self._search.searched_mechanisms() or self._search.mechanisms
         for option in ("objectives", "constraints"):
             node = self._tree.get(option)
             if isinstance(node, MapNode) and not self._problems.spoiled(node):
@@ -153,38 +152,6 @@ class _Checks:
         if len(self._options.objectives) > 1:
             wrong = f"pruner {stops.name} goes by one objective, and there are {len(self._options.objectives)}"
             self._problems.add(node, wrong, expected="one objective, or `pruner: none`")
-        assert isinstance(node, MapNode)
-        self._levels(node, stops.field)
-
-    def _levels(self, node: MapNode, field: str) -> None:
-        place, levels = node.get("field"), node.get("levels")
-        assert place is not None
-        assert isinstance(levels, ListNode)
-        owner, _, name = field.partition(".")
-        searched = self._search.searched_mechanisms()
-        names = [str(config_class.model_fields["name"].default) for config_class in searched]
-        if owner != "mechanism" and names != [owner]:
-            wrong = f"levels of {quoted(field)}"
-            self._problems.add(place, wrong, expected="a field of every mechanism that is searched: mechanism.FIELD")
-            return
-        for config_class, mechanism in zip(searched, names, strict=True):
-            fields = sorted(set(config_class.model_fields) - {"name"})
-            if name not in fields:
-                hint = did_you_mean(name, fields)
-                self._problems.add(
-                    place, f"`{mechanism}` has no field {quoted(name)}", expected=one_of(fields), hint=hint
-                )
-                return
-            if not Expectation(config_class, (name,)).numeric():
-                self._problems.add(place, f"`{name}` of {mechanism} takes no numbers", expected="a field that does")
-                return
-            for dimension in self._search.dimensions:
-                if full_name(dimension.name, mechanism) == f"mechanism.{name}":
-                    wrong = f"{quoted(field)} is searched as `{dimension.name}`"
-                    self._problems.add(place, wrong, expected="a field that is not searched")
-                    return
-            for level in filter(self._problems.clean, levels.items):
-                check_field(config_class, name, level, self._problems, {"name": mechanism})
 
     def points(self) -> None:
         node, trials = self._node("enqueue"), self._node("trials")
