@@ -12,7 +12,6 @@ tell in one line is raised as that error: SpecError, RequestError, StoreError, E
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -45,7 +44,7 @@ class Sweep:
 def plan(spec: str | Path, *, overrides: Sequence[str] = ()) -> PlanSummary:
     """What `spec` (a file, or the name of a ready-made spec) would run, and what it may cost. Starts nothing."""
     settings = Settings.read()
-    return describe(planned(load_spec(str(spec), overrides), settings), settings, workers=os.cpu_count() or 1)
+    return describe(planned(load_spec(str(spec), overrides), settings), settings)
 
 
 def run(

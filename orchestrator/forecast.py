@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from models.config import canonical_json
 from models.mechanism import MECHANISMS
-from orchestrator.batching import stream_tokens
+from orchestrator.batching import PAIR_SECONDS, STREAM_SECONDS, stream_tokens
 from orchestrator.plan import is_trained
 from orchestrator.store.records import CellCost, CellRow, StreamCost
 from tasks.kind import KINDS
@@ -30,6 +30,13 @@ LOAD = 0.15
 
 LEAST_SECONDS = 1e-9
 
+MEMORY_DOUBT = 0.25
+"""Memory follows from the lengths of streams more closely than time does, and is the same on every day."""
+
+LINEAR_TOKENS, SQUARE_TOKENS = 400.0, 600.0
+"""Lengths at which tokens, and pairs of tokens, cost a memory as much as its calls. A law that is fitted to short
+streams, where calls are all that counts, would else stay flat; what is measured bends this growth by its exponent."""
+
 C = TypeVar("C", CellCost, StreamCost)
 
 
@@ -39,6 +46,14 @@ class Work:
 
     cell: CellRow
     trials: int
+
+
+@dataclass(frozen=True)
+class Sized:
+    """A predicted size, with its standard deviation."""
+
+    value: float
+    deviation: float
 
 
 @dataclass(frozen=True)
@@ -93,8 +108,8 @@ class History:
                 unknown.append(name if asked in ("any", "cpu") else f"{name} on {asked}")
                 continue
             trials += sum(cost.trials for cost in known)
-            sizes = [_sizes(cost.cell, cost.trials / cost.attempts) for cost in known]
-            wanted = [_sizes(works[i].cell, works[i].trials) for i in members]
+            sizes = [_sizes(cost.cell, cost.trials / cost.attempts, _own_growth) for cost in known]
+            wanted = [_sizes(works[i].cell, works[i].trials, _own_growth) for i in members]
             paid = [1.0 if is_trained(works[i].cell) else works[i].trials * works[i].cell.episodes for i in members]
             found = predict_costs(sizes, [_cost(cost) for cost in known], wanted, paid)
             seen = {cost.cell.digest: cost for cost in known}
@@ -108,31 +123,58 @@ class History:
             if found.beyond:
                 beyond[name] = found.beyond
         shared, streams = self._streams(works)
-        total += 0.0 if streams is None else streams.total
-        variance += 0.0 if streams is None else streams.deviation**2
+        total += sum(one.total for one in streams)
+        variance += sum(one.deviation**2 for one in streams)
         longest = _longest(works, own, shared)
         return Forecast(
             tuple(own), tuple(shared), total, math.sqrt(variance), longest, tuple(sorted(unknown)), beyond, trials
         )
 
-    def _streams(self, works: Sequence[Work]) -> tuple[list[float], Prediction | None]:
-        """Seconds that the streams of one seed take, for each of `works`, and what all streams take."""
+    def _streams(self, works: Sequence[Work]) -> tuple[list[float], list[Prediction]]:
+        """Seconds that the streams of one seed take, for each of `works`, and what all streams take, class by class."""
         from tasks.cost_law import predict_costs
 
         shared = [0.0] * len(works)
-        groups = _by_streams(works)
-        heads = [works[members[0]].cell for members in groups]
-        known = _on_device(self.streams, heads[0].device) if heads else []
-        if not known:
-            return shared, None
-        runs = [max(works[index].trials for index in members) for members in groups]
-        costs = [max(cost.seconds / cost.cell.episodes, LEAST_SECONDS) for cost in known]
-        paid = [count * head.episodes for count, head in zip(runs, heads, strict=True)]
-        found = predict_costs([_stream_sizes(c.cell) for c in known], costs, [_stream_sizes(h) for h in heads], paid)
-        for members, head, each in zip(groups, heads, found.each.tolist(), strict=True):
-            for index in members:
-                shared[index] = each * head.episodes
-        return shared, found
+        predictions = []
+        by_device: dict[str, list[list[int]]] = {}
+        for members in _by_streams(works):
+            by_device.setdefault(works[members[0]].cell.device, []).append(members)
+        for asked, groups in by_device.items():
+            known = _on_device(self.streams, asked)
+            if not known:
+                continue
+            heads = [works[members[0]].cell for members in groups]
+            runs = [max(works[index].trials for index in members) for members in groups]
+            costs = [max(cost.seconds / cost.cell.episodes, LEAST_SECONDS) for cost in known]
+            paid = [count * head.episodes for count, head in zip(runs, heads, strict=True)]
+            sizes = [_stream_sizes(cost.cell, _shared_growth) for cost in known]
+            found = predict_costs(sizes, costs, [_stream_sizes(head, _shared_growth) for head in heads], paid)
+            predictions.append(found)
+            for members, head, each in zip(groups, heads, found.each.tolist(), strict=True):
+                for index in members:
+                    shared[index] = each * head.episodes
+        return shared, predictions
+
+    def largest(
+        self, works: Sequence[Work], size: Callable[[CellCost], int | None], growth: Callable[[int], float]
+    ) -> Sized | None:
+        """The largest `size` that trials of `works` will have; None if it was never measured for a mechanism of theirs.
+
+        growth: how it grows with the tokens of a stream, roughly: the law is fitted to how it differs from that
+        """
+        from tasks.cost_law import predict_costs
+
+        found: list[Sized] = []
+        for (name, asked), members in _by_mechanism(works).items():
+            known = [cost for cost in _on_device(self.cells, asked, name) if size(cost)]
+            if not known:
+                return None
+            sizes = [_sizes(cost.cell, cost.trials / cost.attempts, growth) for cost in known]
+            wanted = [_sizes(works[i].cell, works[i].trials, growth) for i in members]
+            taken = [float(size(cost) or 0) for cost in known]
+            each = predict_costs(sizes, taken, wanted, [1.0] * len(wanted), MEMORY_DOUBT)
+            found += map(Sized, each.each.tolist(), each.deviations.tolist())
+        return max(found, key=lambda one: one.value, default=None)
 
 
 def _by_mechanism(works: Sequence[Work]) -> dict[tuple[str, str], list[int]]:
@@ -183,19 +225,30 @@ def _cost(cost: CellCost) -> float:
     return max(own / cost.cell.episodes, LEAST_SECONDS)
 
 
-def _sizes(cell: CellRow, seeds: float) -> Sizes:
+def _sizes(cell: CellRow, seeds: float, growth: Callable[[int], float]) -> Sizes:
     """What sets the cost of a trial: its stream, its mechanism's fields, and whether it was measured alone."""
-    sizes = {**_stream_sizes(cell), **dict(_numbers_and_words(cell.mechanism))}
+    sizes = {**_stream_sizes(cell, growth), **dict(_numbers_and_words(cell.mechanism))}
     return {**sizes, "seeds": seeds, "episodes": cell.episodes} if is_trained(cell) else sizes
 
 
-def _stream_sizes(cell: CellRow) -> dict[str, float | str]:
+def _own_growth(tokens: int) -> float:
+    """How a trial's own cost grows with its stream: calls, then every token, in the end pairs of them."""
+    return 1.0 + tokens / LINEAR_TOKENS + (tokens / SQUARE_TOKENS) ** 2
+
+
+def _shared_growth(tokens: int) -> float:
+    """How the cost of a stream grows: it is made, then all its pairs of tokens are compared."""
+    return STREAM_SECONDS + PAIR_SECONDS * tokens**2
+
+
+def _stream_sizes(cell: CellRow, growth: Callable[[int], float]) -> dict[str, float | str]:
+    """What sets the cost of a stream, with `growth` for its tokens."""
     workload = {f"workload.{name}": value for name, value in _numbers_and_words(cell.workload) if name != "dim"}
     dim = cell.workload.get("dim")
     measured = "alone" if KINDS.implementation(cell.kind).measures_time else "beside others"
     width = {"dim": float(dim)} if isinstance(dim, int | float) else {}
     return {
-        "tokens": float(_tokens(_text(cell.workload)) or 1),
+        "tokens": growth(_tokens(_text(cell.workload)) or 1),
         "workload": cell.workload["name"],
         **width,
         **workload,

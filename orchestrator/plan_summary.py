@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.batching import batches
+from orchestrator.crew import expected_crew
 from orchestrator.estimate import Estimate, estimate
 from orchestrator.explain import Explanation, Known, explain
 from orchestrator.plan import Plan
@@ -45,7 +46,7 @@ class PlanSummary:
         }
 
 
-def describe(plan: Plan, settings: Settings, workers: int, *, explained: bool = False) -> PlanSummary:
+def describe(plan: Plan, settings: Settings, *, explained: bool = False) -> PlanSummary:
     """Count the plan's trials, and those that the store behind `settings` holds already. Creates nothing.
 
     If it shall be `explained`, the summary also says why the others are not reused.
@@ -66,7 +67,7 @@ def describe(plan: Plan, settings: Settings, workers: int, *, explained: bool = 
         reused=len(done),
         batches=_count_batches(plan),
         devices=devices,
-        estimate=estimate(plan, glance, done, workers),
+        estimate=estimate(plan, glance, done, expected_crew(plan, settings, glance)),
         explanations=explain(plan, _known(plan, _existing_store(settings))) if explained else None,
     )
 

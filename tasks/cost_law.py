@@ -15,7 +15,7 @@ Sizes = Mapping[str, float | str]
 """What sets a cost: numbers above 0, whose powers multiply, and words, each a factor of its own; by name."""
 
 EXPONENTS = {
-    "tokens": (1.0, 0.4),
+    "tokens": (0.9, 0.25),
     "dim": (0.5, 0.5),
     "episodes": (1.0, 0.1),
     "seeds": (0.8, 0.3),
@@ -37,24 +37,26 @@ ROUNDS = 4
 class Prediction:
     """Predicted costs.
 
-    each     [M]    expected cost of each
+    each     [M]    expected cost of each; deviations [M]: their standard deviations
     total           expected cost of all, each times its weight
     deviation       standard deviation of `total`, from what is not known of the law and from scatter about it
     beyond          names of sizes that lie outside what was measured
     """
 
     each: Floats
+    deviations: Floats
     total: float
     deviation: float
     beyond: tuple[str, ...]
 
 
 def predict_costs(
-    measured: Sequence[Sizes], costs: ArrayLike, wanted: Sequence[Sizes], weights: ArrayLike
+    measured: Sequence[Sizes], costs: ArrayLike, wanted: Sequence[Sizes], weights: ArrayLike, doubt: float = 1.0
 ) -> Prediction:
     """Costs of `wanted` [M], from those of `measured` [N], N ≥ 1.
 
     costs [N]: above 0; weights [M]: how often each of `wanted` is paid for
+    doubt: how far costs of this sort stray from what is usual, of how far times do
 
     ln cost is linear in the logarithms of sizes and in indicators of words. Coefficients have normal priors (above), so
     that a size which was never varied is extrapolated by what is usual, and less surely; the scatter about the law is
@@ -68,13 +70,15 @@ def predict_costs(
     x, new = (np.column_stack([np.ones(len(t)), np.nan_to_num(t - centre)]) for t in (known, asked))
     priors = [EXPONENTS.get(name, OTHER_EXPONENT) if "=" not in name else FACTOR for name in names]
     prior = np.array([(logs.mean(), 3.0), *priors], dtype=np.float64)
-    coefficients, covariance, scatter = _posterior(x, logs, prior)
+    prior[1:, 1] *= doubt
+    coefficients, covariance, scatter = _posterior(x, logs, prior, (doubt * SCATTER) ** 2)
 
     each = np.exp(np.minimum(new @ coefficients + scatter / 2, 500.0))
     paid = each * np.asarray(weights, dtype=np.float64)
     slope = paid @ new
     variance = float(slope @ covariance @ slope) + float((paid**2).sum() * math.expm1(scatter))
-    return Prediction(each, float(paid.sum()), math.sqrt(variance), _beyond(names, known, asked))
+    deviations = each * np.sqrt(((new @ covariance) * new).sum(axis=1) + math.expm1(scatter))
+    return Prediction(each, deviations, float(paid.sum()), math.sqrt(variance), _beyond(names, known, asked))
 
 
 def _features(sizes: Sizes) -> dict[str, float]:
@@ -102,16 +106,16 @@ def _means(table: Floats) -> Floats:
     return means
 
 
-def _posterior(x: Floats, y: Floats, prior: Floats) -> tuple[Floats, Floats, float]:
-    """Mean and covariance of the coefficients, and the variance of the scatter, which they are weighed against."""
-    scatter = SCATTER**2
+def _posterior(x: Floats, y: Floats, prior: Floats, usual: float) -> tuple[Floats, Floats, float]:
+    """Mean and covariance of the coefficients, and the variance of the scatter, `usual` before anything was seen."""
+    scatter = usual
     precision = np.diag(prior[:, 1] ** -2.0)
     for _ in range(ROUNDS):
         covariance = np.linalg.inv(precision + x.T @ x / scatter)
         coefficients = covariance @ (precision @ prior[:, 0] + x.T @ y / scatter)
         squares = float(((y - x @ coefficients) ** 2).sum())
         spent = float(np.trace(covariance @ (x.T @ x))) / scatter
-        scatter = (SCATTER_WEIGHT * SCATTER**2 + squares) / (SCATTER_WEIGHT + max(len(y) - spent, 0.0))
+        scatter = (SCATTER_WEIGHT * usual + squares) / (SCATTER_WEIGHT + max(len(y) - spent, 0.0))
     return coefficients, np.asarray(covariance, dtype=np.float64), scatter
 
 

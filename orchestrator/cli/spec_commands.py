@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,7 +11,7 @@ import typer
 from orchestrator.cli.output import duration, print_json, print_rich, say, size
 
 if TYPE_CHECKING:
-    from orchestrator.estimate import Estimate
+    from orchestrator.estimate import Cost, Estimate
     from orchestrator.explain import Explanation
     from orchestrator.plan import Plan
     from orchestrator.plan_summary import PlanSummary
@@ -94,9 +93,9 @@ def plan(
     from orchestrator.plan_summary import describe
     from orchestrator.settings import Settings
 
-    settings, workers = Settings.read(), os.cpu_count() or 1
+    settings = Settings.read()
     plans = _plans_of(spec, overrides, as_json, settings)
-    described = [(made, describe(made, settings, workers, explained=explain)) for made in plans.values()]
+    described = [(made, describe(made, settings, explained=explain)) for made in plans.values()]
     if as_json:
         [*_, (_, last)] = described
         print_json(
@@ -123,20 +122,46 @@ def _print_plan(made: Plan, summary: PlanSummary) -> None:
     typer.echo(f"  unique    {summary.unique}")
     typer.echo(f"  reused    {summary.reused}, already done in this store")
     typer.echo(f"  batches   {summary.batches}")
-    typer.echo(f"  time      {_time(summary.estimate)} ({summary.estimate.basis.removeprefix('unknown: ')})")
-    typer.echo(f"  memory    about {size(summary.estimate.memory_bytes)}")
-    typer.echo(f"  disk      about {size(summary.estimate.disk_bytes)}")
+    _print_estimate(summary.estimate)
     if summary.explanations is not None:
         _print_explanations(summary.explanations)
 
 
-def _time(estimate: Estimate) -> str:
-    """How long a plan takes, with its interval, and on how many workers."""
-    hours, low, high = estimate.hours, estimate.low_hours, estimate.high_hours
-    workers = f"on {estimate.workers} workers" if estimate.workers > 1 else "on one worker"
+def _print_estimate(estimate: Estimate) -> None:
+    """What a plan takes; where it asks for several device classes, what each takes as well."""
+    parts = estimate.by_device if len(estimate.by_device) > 1 else {}
+    basis = "" if parts else f" ({estimate.basis.removeprefix('unknown: ')})"
+    typer.echo(f"  time      {_time(estimate)}{basis}")
+    for device, cost in parts.items():
+        typer.echo(f"    {device:<7} {_time(cost)} ({cost.basis.removeprefix('unknown: ')})")
+    typer.echo(f"  workers   {_count(estimate.workers)}, {estimate.workers_basis}")
+    typer.echo(f"  memory    {_memory(estimate)}")
+    for device, cost in parts.items():
+        typer.echo(f"    {device:<7} {_memory(cost)}")
+    typer.echo(f"  disk      about {size(estimate.disk_bytes)} ({estimate.disk_basis})")
+    for device, cost in parts.items():
+        typer.echo(f"    {device:<7} about {size(cost.disk_bytes)}")
+
+
+def _time(cost: Cost) -> str:
+    """How long it takes, with its interval, and on how many workers."""
+    hours, low, high = cost.hours, cost.low_hours, cost.high_hours
+    workers = f"on {cost.workers} workers" if cost.workers != 1 else "on one worker"
     if hours is None or low is None or high is None:
-        return f"unknown {workers}"
+        return "unknown" if cost.workers is None else f"unknown {workers}"
     return f"{duration(3600 * hours)}, {duration(3600 * low)} to {duration(3600 * high)}, {workers}"
+
+
+def _count(workers: int | None) -> str:
+    return "unknown" if workers is None else str(workers)
+
+
+def _memory(cost: Cost) -> str:
+    """What all workers take, with its interval, and what they take of devices."""
+    if cost.memory_bytes is None or cost.low_memory_bytes is None or cost.high_memory_bytes is None:
+        return "unknown"
+    own = "" if cost.device_memory_bytes is None else f", and {size(cost.device_memory_bytes)} of devices"
+    return f"{size(cost.memory_bytes)}, {size(cost.low_memory_bytes)} to {size(cost.high_memory_bytes)}{own}"
 
 
 def _print_explanations(explanations: list[Explanation]) -> None:

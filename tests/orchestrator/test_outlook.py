@@ -9,7 +9,7 @@ import pytest
 from orchestrator.outlook import Outlook
 from orchestrator.plan import Plan
 from orchestrator.spec import read_spec
-from orchestrator.store.records import CellCost, CellRow, StreamCost, WaitingCell
+from orchestrator.store.records import CellCost, CellRow, CrewSeen, RunCost, StreamCost, WaitingCell
 
 SPEC = """
 name: mixed
@@ -36,7 +36,10 @@ class Known:
     def stream_costs(self, most: int) -> list[StreamCost]:
         return []
 
-    def starts(self, most: int) -> list[float]:
+    def runs(self, most: int) -> list[RunCost]:
+        return []
+
+    def crew_seen(self) -> list[CrewSeen]:
         return []
 
 
