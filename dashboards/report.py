@@ -70,7 +70,7 @@ def _definitions(summary: Summary) -> dict[str, dict[str, str]]:
     mechanisms = [curve.mechanism for panel in summary.panels for curve in panel.curves]
     for section in summary.sections:
         if grid := section.table:
-            metrics += grid.columns
+            metrics += (column.partition(",")[0] for column in grid.columns)
             mechanisms += documented(item for row in grid.rows for item in row if isinstance(item, str))
     return {
         "Terms": term_definitions(frontier=bool(summary.panels)),
