@@ -83,6 +83,8 @@ def _put(node: Node, steps: tuple[_Step, ...], value: Node, problems: Problems) 
 
 def _put_in_map(node: MapNode, step: _Step, rest: tuple[_Step, ...], value: Node, problems: Problems) -> MapNode:
     keys = node.keys()
+    if step.text not in keys and rest and f"{step.text}.{rest[0].text}" in keys:
+        step, rest = replace(step, text=f"{step.text}.{rest[0].text}"), rest[1:]  # a dimension, `dp_cache.tau`
     if step.text in keys:
         changed = [
             (key, _put(old, rest, value, problems) if key.text == step.text else old) for key, old in node.entries

@@ -77,6 +77,63 @@ def test_it_refuses_bad_keys_at_the_top(change: dict[str, Any]) -> None:
     assert errors({**parsed(starter_spec("frontier")), **change})
 
 
+def tuning(**changes: Any) -> dict[str, Any]:
+    return {**parsed(starter_spec("tuning")), **changes}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"mechanisms": [{"name": "h2o"}], "search": {"h2o.budget": {"low": 8, "high": 64, "log": True}}},
+        {"search": {"mechanism.tau": {"choices": [0.1, 0.2]}, "workload.noise": {"low": 0, "high": 1, "step": 0.1}}},
+        {"sampler": ["tpe", {"name": "nsga2", "population": 20}]},
+        {"pruner": {"name": "wilcoxon", "first": 4}},
+        {"pruner": "none", "constraints": {"slots": {"at_most": 4, "at_least": 1}}},
+    ],
+)
+def test_it_accepts_tuning(changes: dict[str, Any]) -> None:
+    assert errors(tuning(**changes)) == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"search": {"dp_cache.tua": {"low": 0.1, "high": 0.9}}},
+        {"search": {"dp_cache.tau": {"min": 0.1, "max": 0.9}}},
+        {"search": {"dp_cache.tau": 0.4}},
+        {"search": {}},
+        {"objectives": {"recall": "max"}},
+        {"objectives": ["recall"]},
+        {"constraints": {"slots": 4}},
+        {"trials": 0},
+        {"sampler": "tpes"},
+        {"sampler": []},
+        {"pruner": {"name": "median", "field": "mechanism.steps"}},
+        {"kind": "frontier"},
+        {"held": 3},
+    ],
+)
+def test_it_refuses_wrong_tuning(changes: dict[str, Any]) -> None:
+    assert errors(tuning(**changes))
+
+
+@pytest.mark.parametrize("key", ["search", "objectives", "trials"])
+def test_it_misses_what_a_job_type_needs(key: str) -> None:
+    tree = tuning()
+    del tree[key]
+    assert errors(tree)
+
+
+def test_searched_fields_are_described_as_where_they_are_fixed() -> None:
+    conditions = [one.get("then", {}).get("properties", {}) for one in json_schema()["allOf"]]
+    [search] = [properties["search"] for properties in conditions if "search" in properties]
+    tau = MECHANISMS.config_class("dp_cache").model_fields["tau"].description
+    assert search["properties"]["dp_cache.tau"]["description"] == tau
+    assert "mechanism.tau" in search["properties"]
+    assert "workload.noise" in search["properties"]
+    assert "dp_cache.name" not in search["properties"]
+
+
 @pytest.mark.parametrize("registry", [MECHANISMS, WORKLOADS], ids=lambda registry: registry.noun)
 def test_every_field_keeps_its_description_and_default(registry: Any) -> None:
     definitions = json_schema()["$defs"]
