@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from orchestrator.plan import Plan
     from orchestrator.plan_summary import PlanSummary
     from orchestrator.settings import Settings
+    from tasks.kinds.tuning import TuningConfig
 
 EXPLANATIONS_SHOWN = 20
 
@@ -53,11 +54,25 @@ def validate(spec: SpecName, overrides: Overrides = None, as_json: AsJson = Fals
     """Check a spec, or every spec of a suite; every error is shown at once, with its place and its cure."""
     plans = _plans_of(spec, overrides, as_json)
     trials = sum(plan.trial_count for plan in plans.values())
+    studies = [(count, options.trials) for count, options in map(_studies, plans.values()) if options]
+    proposals = sum(count * each for count, each in studies)
     if as_json:
-        print_json({"valid": True, "errors": [], "trials": trials})
-    else:
-        sweeps = f"{len(plans)} sweeps, " if len(plans) > 1 else ""
-        typer.echo(f"{spec}: ok, {sweeps}{trials} trials")
+        about = {"studies": sum(count for count, _ in studies), "proposals": proposals} if studies else {}
+        print_json({"valid": True, "errors": [], "trials": trials, **about})
+        return
+    parts = [f"{len(plans)} sweeps"] if len(plans) > 1 else []
+    parts += [f"{count} {'study' if count == 1 else 'studies'} of {each} proposals" for count, each in studies]
+    most = "at most " if any(plan.grows for plan in plans.values()) else ""
+    typer.echo(f"{spec}: ok, {', '.join([*parts, f'{most}{trials} trials'])}")
+
+
+def _studies(plan: Plan) -> tuple[int, TuningConfig | None]:
+    """How many studies a plan has, and what its spec asks of each; none where it does not tune."""
+    from orchestrator.tuner.studies import studies_of
+    from tasks.kinds.tuning import TuningConfig
+
+    options = plan.spec.options
+    return (len(studies_of(plan.spec)), options) if isinstance(options, TuningConfig) else (0, None)
 
 
 def _plans_of(
@@ -230,7 +245,9 @@ def _implementations(what: str) -> list[dict[str, Any]]:
             "fields": [
                 {
                     "name": field_name,
-                    "default": "required" if field.is_required() else json.dumps(field.default),
+                    "default": "required"
+                    if field.is_required()
+                    else json.dumps(field.get_default(call_default_factory=True)),
                     "description": field.description or "",
                 }
                 for field_name, field in config.model_fields.items()
