@@ -20,6 +20,7 @@ from models.config import MechanismConfig
 from models.mechanism import MECHANISMS, Mechanism
 from models.stream import KEY_BYTES, Floats, Stream, unit
 from tasks.clock import Clock
+from tasks.cost_batch import can_batch, time_batches, weigh_batches
 from tasks.evaluate import Outcome, failure
 from tasks.fitting import Fits, fit_key
 from tasks.guard import Guarded, time_limit
@@ -47,6 +48,9 @@ def measure(
     build_us_per_token  microseconds a token to build the memory from the stream; `build_*_us_per_token`: by another way
     read_us_per_query   microseconds to answer one query from the memory's own state
     build_peak_bytes    most that numpy's arrays took at once while the memory was built, the stream left out
+    build_64_us_per_token, read_64_us_per_query, build_64_peak_bytes
+                        the same of 64 memories in one call, by memory as well (bytes: of all); and so on for each of
+                        `tasks.cost_batch.BATCHES`, where memories are computed so and the stream is not too long
     waited              share of the measured time in which other work had the processor; it is counted nowhere else
     and `tokens`, `items`, `slots`, `bytes` (means). A mechanism that raises or is over its `timeout` fails alone.
     """
@@ -56,8 +60,10 @@ def measure(
         for index in generator(seed, "order", repeat + 1).permutation(len(trials)):
             draws = generator(seed, "mechanism", max(repeat, 0))
             trials[index].guard(trials[index].run, stream, draws, dtype, repeat >= 0)
+            trials[index].guard(trials[index].run_batches, stream, (seed, max(repeat, 0)), dtype, repeat >= 0)
     for trial in trials:
         trial.guard(trial.weigh, stream, generator(seed, "mechanism", episodes - 1), dtype)
+        trial.guard(trial.weigh_batches, stream, (seed, episodes - 1), dtype)
     return [trial.outcome() for trial in trials]
 
 
@@ -108,6 +114,31 @@ class _Trial(Measured):
         if timed:
             self.sizes["waited"].append(clock.waited / clock.elapsed)
             self._note_size(memory, stream, dtype)
+
+    def run_batches(self, stream: Stream, run: tuple[int, int], dtype: str, timed: bool) -> None:
+        """Build and read many memories in one call, in the seed and repeat of `run`, where this is done."""
+        if not can_batch(self.config, stream):
+            return
+        with Clock() as clock:
+
+            def seconds(call: Callable[[], object]) -> float:
+                with _undisturbed():
+                    clock.start()
+                    call()
+                    return clock.stop()
+
+            found = list(
+                time_batches(self.config, stream, dtype, lambda: generator(run[0], "mechanism", run[1]), seconds)
+            )
+        if timed:
+            for name, value in found:
+                self.times[name].append(value)
+
+    def weigh_batches(self, stream: Stream, run: tuple[int, int], dtype: str) -> None:
+        """Note the memory that building many memories in one call takes."""
+        if can_batch(self.config, stream):
+            for name, size in weigh_batches(self.config, stream, dtype, lambda: generator(run[0], "mechanism", run[1])):
+                self.sizes[name].append(size)
 
     def weigh(self, stream: Stream, rng: np.random.Generator, dtype: str) -> None:
         """Build once more, and note the memory that this takes."""

@@ -13,14 +13,12 @@ from models.config import MechanismConfig
 from models.devices.device import DeviceClass
 from models.stream import Stream
 from tasks.cost import Measured, TrialFailedError
+from tasks.cost_batch import BATCHES
 from tasks.evaluate import Outcome
 from tasks.evaluate_device import evaluate_on
 from tasks.fitting import Fits
 from tasks.seeds import generator
 from tasks.workload import WORKLOADS, Workload
-
-BATCHES = (1, 8, 64)
-"""Streams at once."""
 
 SIZES = ("tokens", "items", "slots", "bytes")
 

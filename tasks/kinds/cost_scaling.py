@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -33,6 +34,13 @@ US_PER_TOKEN, US_PER_QUERY = "_us_per_token", "_us_per_query"
 ENERGY = "energy_joules"
 
 BYTES = {"bytes": "held", "build_peak_bytes": "peak of building"}
+PEAK_BYTES = "_peak_bytes"
+
+BATCHED = re.compile(r"(build|read)_(\d+)(_us_per_token|_us_per_query|_peak_bytes)")
+"""Metrics of many memories (on an accelerator: streams) in one call, and how many."""
+
+FEWEST = 3
+"""Sizes of batches that a fit needs."""
 
 GROUPS = {
     "build": ("Building", "µs"),
@@ -116,7 +124,11 @@ episodes: 7                # repeats of each, of which the median counts
     def summarise(cls, rows: Sequence[Row], asked: Asked = NOTHING_ASKED) -> Summary:
         cells = named_cells(rows)
         remarks = [*warnings(rows, [named.cell for named in cells]), *_disturbances(cells)]
-        return Summary((), tuple(remarks), (_costs(cells), *_growth(list(_curves(cells))), *growth_sections(cells)))
+        return Summary(
+            (),
+            tuple(remarks),
+            (_costs(cells), *_growth([*_curves(cells), *_batch_curves(cells)]), *growth_sections(cells)),
+        )
 
 
 @dataclass(frozen=True)
@@ -140,7 +152,12 @@ def _curves(cells: Sequence[NamedCell]) -> Iterator[CostCurve]:
     by_mechanism: dict[str, list[NamedCell]] = {}
     for cell in cells:
         by_mechanism.setdefault(canonical_json(cell.cell.mechanism), []).append(cell)
-    for name in _measures(cells):
+    names = _measures(cells)
+    most = max((int(found[2]) for name in names if (found := BATCHED.fullmatch(name))), default=0)
+    for name in names:
+        found = BATCHED.fullmatch(name)
+        if found and (int(found[2]) < most or found[3] == PEAK_BYTES):
+            continue
         for members in by_mechanism.values():
             have = [cell for cell in members if _values(cell, name)]
             sizes = [_sizes(cell) for cell in have]
@@ -163,6 +180,31 @@ def _curve(name: str, ladder: Ladder, sizes: Floats, cells: Sequence[NamedCell])
     return CostCurve(cells[0].label, group, measure, ladder.axis, ladder.fixed, sizes, costs)
 
 
+def _batch_curves(cells: Sequence[NamedCell]) -> Iterator[CostCurve]:
+    """What a call costs, all its memories together, against how many there are."""
+    names = _measures(cells)
+    measures = dict.fromkeys((found[1], found[3]) for name in names if (found := BATCHED.fullmatch(name)))
+    for step, unit in measures:
+        batches = {
+            int(found[2]): name
+            for name in names
+            if (found := BATCHED.fullmatch(name)) and (found[1], found[3]) == (step, unit)
+        }
+        if 1 not in batches and f"{step}{unit}" in names:
+            batches[1] = f"{step}{unit}"  # an accelerator takes one stream as it takes many
+        for cell in cells:
+            values = {size: of for size, name in sorted(batches.items()) if (of := _values(cell, name))}
+            if len(values) < FEWEST:
+                continue
+            seeds = sorted(set.intersection(*map(set, values.values())))
+            costs = np.array([[of[seed] for of in values.values()] for seed in seeds]).reshape(-1, len(values))
+            sizes = np.array([float(size) for size in values])
+            if unit != PEAK_BYTES:
+                costs = costs * sizes * (_sizes(cell)["tokens"] if unit == US_PER_TOKEN else 1.0)
+            group, measure = ("memory", BYTES["build_peak_bytes"]) if unit == PEAK_BYTES else (step, step)
+            yield CostCurve(cell.label, group, measure, Axis("batch"), cell.workload, sizes, costs)
+
+
 def _sizes(cell: NamedCell) -> dict[str, float]:
     """Tokens, as measured, and the numeric fields of the workload."""
     tokens = float(np.mean(list(cell.values("tokens").values())))
@@ -176,7 +218,11 @@ def _measures(cells: Sequence[NamedCell]) -> list[str]:
     names = dict.fromkeys(
         column.removeprefix("metrics.") for cell in cells for row in cell.done.values() for column in row
     )
-    costs = [name for name in names if name.endswith((US_PER_QUERY, US_PER_TOKEN)) or name in BYTES]
+    costs = [
+        name
+        for name in names
+        if name.endswith((US_PER_QUERY, US_PER_TOKEN)) or name in BYTES or BATCHED.fullmatch(name)
+    ]
     return [*costs, *([ENERGY] if any(_values(cell, ENERGY) for cell in cells) else [])]
 
 
@@ -210,8 +256,11 @@ def _costs(cells: Sequence[NamedCell]) -> Section:
         "query answered from the memory's own state, both after an untimed round; time that other work had the "
         "processor is not counted. `bytes` is what the memory holds, `build_peak_bytes` the most that arrays took "
         "while it was built, and `energy_joules`, where the machine tells it, a trial's share, by time, of the energy "
-        "of its batch: all mechanisms that read a seed's streams, with all repeats. A CPU reads one stream at a time; "
-        "accelerators also 8 and 64 at once (`build_8`, `build_64` and so on)."
+        "of its batch: all mechanisms that read a seed's streams, with all repeats. `build_64`, "
+        "`read_64` and so on are of 64 memories in one call, a token and a memory, or a query and a memory: on a CPU, "
+        "of copies that read one stream of at most 2,048 tokens as the trials of a batch do, whose cosines they share "
+        "(mechanisms whose configs never share a call have none); on an accelerator, of 64 streams that are read at "
+        "once. Their `peak_bytes` are of all memories. Energy is not told apart by batch: counters step too seldom."
     )
     return Section(
         "times", "Times and bytes", (text,), Grid(("mechanism", "workload", "tokens", "slots", *names), rows)

@@ -97,10 +97,10 @@ def test_after_one_warm_up_a_mixed_sweep_of_500_trials_takes_the_hours_that_plan
     for name, text in (("warm-up", WARM_UP), ("broad", BROAD)):
         (tmp_path / f"{name}.yaml").write_text(text)
     assert slotsweep("plan", "broad.yaml", "--json").json["estimate"]["hours"] is None
-    assert slotsweep("run", "warm-up.yaml", "--json").code == 0
+    assert slotsweep("run", "warm-up.yaml", "--json", timeout=400).code == 0
     predicted = slotsweep("plan", "broad.yaml", "--json").json
     before = taken_by_others()
-    ran = slotsweep("run", "broad.yaml", "--json").json
+    ran = slotsweep("run", "broad.yaml", "--json", timeout=400).json
     left = 1.0 - min(0.8, max(before, taken_by_others()))
     assert predicted["trials"] == ran["done"] == 528
     estimate = predicted["estimate"]
