@@ -50,6 +50,7 @@ def examine(settings: Settings) -> list[Finding]:
         _disk,
         _database,
         _mlflow,
+        _optuna,
         _kernels,
         _hardware,
         _gpu,
@@ -159,6 +160,15 @@ def _mlflow(settings: Settings) -> Finding:
     credentials = [name for name in ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_TOKEN") if os.environ.get(name)]
     given = f", with {' and '.join(credentials)}" if credentials else ""
     return Finding("mlflow", True, f"{settings.tracking_uri}{given}")
+
+
+def _optuna(settings: Settings) -> Finding:
+    """Whether studies can go to Optuna's own store, which is made if it is not there."""
+    from orchestrator.tuner.optuna_store import open_store
+
+    engine = open_store(settings.optuna_url)
+    engine.dispose()
+    return Finding("optuna", True, str(engine.url))
 
 
 def _kernels(settings: Settings) -> Finding:
@@ -311,6 +321,7 @@ CURES: dict[Callable[[Settings], Finding], str] = {
     _disk: "set SLOTSWEEP_HOME to a folder that can be written",
     _database: "if it does not say what to do: correct SLOTSWEEP_DATABASE_URL, or unset it to use SQLite",
     _mlflow: "correct SLOTSWEEP_TRACKING_URI, or unset it to use SQLite",
+    _optuna: "correct SLOTSWEEP_OPTUNA_URL, or unset it to use SQLite",
     _kernels: "set SLOTSWEEP_HOME to a folder that can be written, and see that numba works: python -c 'import numba'",
     _hardware: "this should always work: please report it",
     _gpu: "see that torch works: python -c 'import torch; torch.cuda.is_available()'",

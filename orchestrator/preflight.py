@@ -3,6 +3,7 @@ devices that are not there."""
 
 from __future__ import annotations
 
+from itertools import combinations
 from urllib.parse import urlsplit
 
 from models.devices.device import DEVICE_CLASSES, DeviceClass
@@ -15,7 +16,8 @@ from orchestrator.settings import Settings
 from tasks.devices import hindrance
 from workers.devices import this_machine_offers
 
-TRACKING_SCHEMES = ("sqlite", "postgresql", "http", "https")
+STUDY_SCHEMES = ("sqlite", "postgresql")
+TRACKING_SCHEMES = (*STUDY_SCHEMES, "http", "https")
 
 
 def check_before_submitting(plan: Plan, settings: Settings) -> None:
@@ -23,7 +25,7 @@ def check_before_submitting(plan: Plan, settings: Settings) -> None:
 
     A plan that may wait for workers may lack them now, unless it measures times: each belongs to a machine.
     """
-    check_tracking(settings)
+    check_databases(settings)
     if settings.ray_address is None:
         _check_streams(plan)
     _check_mechanisms(plan)
@@ -73,17 +75,30 @@ def _check_fleet(plan: Plan, settings: Settings) -> None:
         raise RequestError(f"{why}; `--wait MINUTES` waits for a machine to join")
 
 
-def check_tracking(settings: Settings) -> None:
-    """Raise RequestError if runs cannot go where SLOTSWEEP_TRACKING_URI says."""
+def check_databases(settings: Settings) -> None:
+    """Raise RequestError if runs or studies cannot go where settings say, or two programs are to share a database."""
+    _check_tracking(settings)
+    scheme = urlsplit(settings.optuna_url).scheme.partition("+")[0]
+    if scheme not in STUDY_SCHEMES:
+        raise RequestError(
+            f"SLOTSWEEP_OPTUNA_URL is `{settings.optuna_url}`: studies go to a database (sqlite:///..., postgresql://...)"
+        )
+    places = {
+        "slotsweep": ("SLOTSWEEP_DATABASE_URL", settings.database_url),
+        "MLflow": ("SLOTSWEEP_TRACKING_URI", settings.tracking_uri),
+        "Optuna": ("SLOTSWEEP_OPTUNA_URL", settings.optuna_url),
+    }
+    for (one, (variable, url)), (other, (second, second_url)) in combinations(places.items(), 2):
+        if _place(url) == _place(second_url):
+            raise RequestError(f"{second} and {variable} name one database; {one} and {other} need one each")
+
+
+def _check_tracking(settings: Settings) -> None:
     scheme = urlsplit(settings.tracking_uri).scheme.partition("+")[0]
     if scheme not in TRACKING_SCHEMES:
         raise RequestError(
             f"SLOTSWEEP_TRACKING_URI is `{settings.tracking_uri}`: runs go to a database (sqlite:///..., "
             "postgresql://...) or to an MLflow server (http://...)"
-        )
-    if _place(settings.tracking_uri) == _place(settings.database_url):
-        raise RequestError(
-            "SLOTSWEEP_TRACKING_URI and SLOTSWEEP_DATABASE_URL name one database; slotsweep and MLflow need one each"
         )
 
 

@@ -15,6 +15,7 @@ class Settings:
     home          folder for everything embedded: SLOTSWEEP_HOME, or .slotsweep in the working directory
     database_url  SLOTSWEEP_DATABASE_URL, or a SQLite file in `home`
     tracking_uri  SLOTSWEEP_TRACKING_URI, or an MLflow SQLite store in `home`
+    optuna_url    SLOTSWEEP_OPTUNA_URL, or a SQLite file in `home`: studies as Optuna's own tools read them
     ray_address   RAY_ADDRESS: a running cluster; None, as Ray's word `local`, starts one on this machine
     """
 
@@ -22,6 +23,7 @@ class Settings:
     database_url: str
     tracking_uri: str
     ray_address: str | None
+    optuna_url: str
 
     @classmethod
     def read(cls, environment: Mapping[str, str] = os.environ) -> Settings:
@@ -33,6 +35,7 @@ class Settings:
             database_url=environment.get("SLOTSWEEP_DATABASE_URL") or f"sqlite:///{home / 'slotsweep.db'}",
             tracking_uri=environment.get("SLOTSWEEP_TRACKING_URI") or f"sqlite:///{home / 'mlflow.db'}",
             ray_address=address if address and address != "local" else None,
+            optuna_url=environment.get("SLOTSWEEP_OPTUNA_URL") or f"sqlite:///{home / 'optuna.db'}",
         )
 
     @property

@@ -43,6 +43,7 @@ class TrackerProcess:
                     "SLOTSWEEP_HOME": str(settings.home),
                     "SLOTSWEEP_DATABASE_URL": settings.database_url,
                     "SLOTSWEEP_TRACKING_URI": settings.tracking_uri,
+                    "SLOTSWEEP_OPTUNA_URL": settings.optuna_url,
                 },
                 start_new_session=True,  # Ctrl-C is for the driver; the tracker finishes its deliveries
             )

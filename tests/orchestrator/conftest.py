@@ -17,7 +17,7 @@ from orchestrator.settings import Settings
 from orchestrator.store.store import Store
 
 SLOTSWEEP = [sys.executable, "-P", "-c", "from orchestrator.cli import main; main()"]
-OURS = ("SLOTSWEEP_DATABASE_URL", "SLOTSWEEP_TRACKING_URI", "SLOTSWEEP_SERVER", "RAY_ADDRESS")
+OURS = ("SLOTSWEEP_DATABASE_URL", "SLOTSWEEP_TRACKING_URI", "SLOTSWEEP_OPTUNA_URL", "SLOTSWEEP_SERVER", "RAY_ADDRESS")
 
 
 @pytest.fixture(scope="session")

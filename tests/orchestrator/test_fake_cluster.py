@@ -89,7 +89,8 @@ def cluster() -> Iterator[FakeCluster]:
 def settings(cluster: FakeCluster, tmp_path_factory: pytest.TempPathFactory, kernels: Path) -> Settings:
     """One home for the module, so that what a worker compiled serves the next one."""
     home = make_home(tmp_path_factory.mktemp("fleet"), kernels)
-    return Settings(home, f"sqlite:///{home}/slotsweep.db", f"sqlite:///{home}/mlflow.db", cluster.ray.address)
+    urls = [f"sqlite:///{home}/{name}.db" for name in ("slotsweep", "mlflow", "optuna")]
+    return Settings(home, urls[0], urls[1], cluster.ray.address, urls[2])
 
 
 @pytest.fixture

@@ -39,6 +39,24 @@ def test_settings_that_cannot_work(settings: Settings, tracking: str, database: 
         check_before_submitting(plan, replace(settings, tracking_uri=tracking, database_url=database))
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {"optuna_url": "sqlite:////a/x.db", "database_url": "sqlite:////a/x.db"},
+            "slotsweep and Optuna need one each",
+        ),
+        ({"optuna_url": "sqlite:////a/x.db", "tracking_uri": "sqlite:////a/x.db"}, "MLflow and Optuna need one each"),
+        ({"optuna_url": "postgresql+psycopg2://u:p@h/db", "database_url": "postgresql://h/db"}, "SLOTSWEEP_OPTUNA_URL"),
+        ({"optuna_url": "mysql://h/db"}, "SLOTSWEEP_OPTUNA_URL is `mysql://h/db`: studies go to a database"),
+    ],
+)
+def test_optuna_has_a_database_of_its_own(settings: Settings, changes: dict[str, str], said: str) -> None:
+    """Scenario 23."""
+    with pytest.raises(RequestError, match=said):
+        check_before_submitting(Plan(read_spec(SMALL)), replace(settings, **changes))
+
+
 def test_streams_that_no_memory_holds(settings: Settings) -> None:
     plan = Plan(read_spec(SMALL.replace("items: 8", "items: 1000000").replace("repeats: 2", "repeats: 10000")))
     with pytest.raises(RequestError, match=r"has 10,000,000,000 tokens and needs 1,280 GB"):

@@ -78,7 +78,8 @@ def other_kind(cluster: FakeCluster, tmp_path: Path) -> Iterator[list[str]]:
 @pytest.fixture(scope="module")
 def settings(cluster: FakeCluster, tmp_path_factory: pytest.TempPathFactory, kernels: Path) -> Settings:
     home = make_home(tmp_path_factory.mktemp("alone"), kernels)
-    return Settings(home, f"sqlite:///{home}/slotsweep.db", f"sqlite:///{home}/mlflow.db", cluster.ray.address)
+    urls = [f"sqlite:///{home}/{name}.db" for name in ("slotsweep", "mlflow", "optuna")]
+    return Settings(home, urls[0], urls[1], cluster.ray.address, urls[2])
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import json
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -73,6 +74,19 @@ def result(asked: Asked, goal: Goal) -> Told:
     return Told(values[: len(goal.objectives)], {"slots at_most": sum(numbers) % 2 - 1.2})
 
 
+def essence(proposals: list[Asked]) -> list[Any]:
+    """All of them but the state of CMA-ES, which has an array that is not filled before it is needed."""
+    return [
+        (
+            one.number,
+            one.params,
+            one.attributes["study"],
+            [(key, None if ":optimizer:" in key else value) for key, value in one.attributes["proposal"].items()],
+        )
+        for one in proposals
+    ]
+
+
 @dataclass
 class Driver:
     """Asks batch after batch, each while the one before is under way, and keeps what a store would."""
@@ -129,7 +143,9 @@ def test_a_study_taken_over_at_any_batch_proposes_what_the_undisturbed_one_would
         other = Driver(make(options, space, goal), goal, undisturbed.size)
         other.take_up(history[killed])
         for batch in range(killed, batches):
-            assert other.step(batch) == proposed[batch], f"killed before batch {killed}, differs at {batch}"
+            assert essence(other.step(batch)) == essence(proposed[batch]), (
+                f"killed before batch {killed}, differs at {batch}"
+            )
 
 
 @pytest.mark.parametrize(("options", "space", "goal"), CASES)
