@@ -181,11 +181,9 @@ class RayExecutor:
             for place in vacant:
                 cpus = place.cpus if place.device == "cpu" else min(place.cpus, int(room.get("CPU", 0)))
                 needed = {"CPU": float(cpus), **place.resources(node)}
-                if any(room.get(name, 0.0) < amount - 1e-6 for name, amount in needed.items() if name in room):
+                if any(room.get(name, 0.0) < amount - 1e-6 for name, amount in needed.items()):
                     continue
-                if place.device == "cpu" and room.get("CPU", 0) < cpus:
-                    continue
-                room.update({name: room[name] - amount for name, amount in needed.items() if name in room})
+                room.update({name: room.get(name, 0.0) - amount for name, amount in needed.items()})
                 self._start_worker(place, cpus)
 
     def _vacant(self, node: Node) -> list[Place]:

@@ -27,7 +27,7 @@ class Reservations:
         if node.id in self._groups:
             return True
         whole = node.whole
-        if any(free.get(name, amount) < amount - 1e-6 for name, amount in whole.items()):
+        if any(free.get(name, 0.0) < amount - 1e-6 for name, amount in whole.items()):
             return False
         from ray.util import placement_group, remove_placement_group
 

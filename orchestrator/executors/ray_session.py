@@ -89,7 +89,7 @@ def tell_machine(node: str, device: str, machine: str) -> None:
 
 
 def free_resources() -> dict[str, dict[str, float]]:
-    """What nobody has taken yet, by node; a node may be missing that only just joined."""
+    """What nobody has taken yet, by node: without what is all taken. A node may be missing that only just joined."""
     import ray
     from ray._private.state import available_resources_per_node
 
