@@ -157,6 +157,14 @@ def test_validate_reports_as_json_too(slotsweep, tmp_path: Path) -> None:
     assert error["line"] == 8
 
 
+def test_validate_says_how_many_studies_and_proposals_there_are(slotsweep, tmp_path: Path) -> None:
+    spec = str(tmp_path / "tune.yaml")
+    slotsweep("init", spec, "--kind", "tuning")
+    assert "ok, 1 study of 40 proposals, at most 420 trials" in slotsweep("validate", spec).out
+    counts = slotsweep("validate", spec, "--set", "repeats=3", "--json").json
+    assert (counts["studies"], counts["proposals"], counts["trials"]) == (3, 120, 1260)
+
+
 def test_plan_counts_and_says_what_it_does_not_know(slotsweep, tmp_path: Path) -> None:
     spec = str(write_small(tmp_path))
     plan = slotsweep("plan", spec, "--json").json
