@@ -13,6 +13,8 @@ import numpy as np
 from models.config import canonical_json
 from orchestrator.ledger import Grown, Ledger
 from orchestrator.patience import patiently
+from orchestrator.pinned import pinned_spec
+from orchestrator.plan import Plan
 from orchestrator.store.records import CellRow, SweepRow
 from tasks.kind import KINDS
 from tasks.sequential import SeedsUntil
@@ -172,9 +174,7 @@ def growth_of(store: Store, sweep: SweepRow) -> Growth | None:
     tunes = KINDS.implementation(sweep.kind).proposes
     if not tunes and not sweep.spec.get("until"):
         return None
-    from orchestrator.spec import from_canonical
-
-    spec = from_canonical(sweep.spec)
+    spec = pinned_spec(store, sweep)
     if spec.until is not None:
         return SeedGrowth(Ledger(store, sweep), spec.seeds, spec.until)
     from orchestrator.tuner.tuner import Tuner
@@ -182,18 +182,12 @@ def growth_of(store: Store, sweep: SweepRow) -> Growth | None:
     return Tuner(store, sweep, spec)
 
 
-def sample_cells(sweep: SweepRow) -> list[CellRow]:
+def sample_cells(store: Store, sweep: SweepRow) -> list[CellRow]:
     """Cells like those that a stored sweep will propose; none where it does not."""
     if not KINDS.implementation(sweep.kind).proposes:
         return []
-    from orchestrator.plan import Plan
-    from orchestrator.spec import from_canonical
-
-    return [
-        cell
-        for group in Plan(from_canonical(sweep.spec), fingerprints=sweep.fingerprints).groups
-        for cell in group.cells
-    ]
+    plan = Plan(pinned_spec(store, sweep), fingerprints=sweep.fingerprints)
+    return [cell for group in plan.groups for cell in group.cells]
 
 
 def grow_from_store(store: Store, sweep: SweepRow) -> bool:

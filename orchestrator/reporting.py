@@ -6,8 +6,8 @@ from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 
+from orchestrator.pinned import pinned_spec
 from orchestrator.results import result_rows
-from orchestrator.spec import from_canonical
 from orchestrator.store.records import SweepRow
 from orchestrator.store.store import Store
 from tasks.by_device import summarise
@@ -25,7 +25,7 @@ def asked_of(store: Store, sweep: SweepRow) -> Asked:
     tunes = KINDS.implementation(sweep.kind).proposes
     if not tunes and not sweep.spec.get("until"):
         return NOTHING_ASKED
-    spec = from_canonical(sweep.spec)
+    spec = pinned_spec(store, sweep)
     if not tunes:
         return Asked(spec.options, spec.until)
     from orchestrator.tuner.proposals import proposals_of

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import difflib
 from pathlib import Path
+from typing import Any, NoReturn
 
 from models.config import canonical_json
 from orchestrator.errors import RequestError
 from orchestrator.machines import planned
 from orchestrator.plan import Plan, TrialAsked, code_fingerprint
 from orchestrator.settings import Settings
-from orchestrator.spec import canonical, read_spec
+from orchestrator.spec import Spec, canonical, read_spec
 from orchestrator.store.records import CellRow, SweepRow
 from orchestrator.store.store import Store
 
@@ -39,27 +40,61 @@ def follow_edits(store: Store, sweep: SweepRow, settings: Settings) -> int:
             f"{sweep.spec_path} now describes another sweep, `{spec.name}` instead of `{sweep.name}`: "
             f"`slotsweep run` it, or `slotsweep resume {sweep.id} --as-submitted`"
         )
+    if plan.kind.proposes:
+        _take_up_more_proposals(store, sweep, spec)
+        return 0
     wanted = {_meaning(cell, seed): (cell, seed, key) for cell, seed, key in plan.trials()}
     present = {_meaning(cell, seed) for cell, seed, _ in store.asked(sweep.id)}
-    gone = present - wanted.keys()
+    gone = present - wanted.keys() - _to_come(plan)
     if gone:
-        raise RequestError(
-            f"{sweep.spec_path} was edited after it was submitted, and {len(gone)} of the sweep's {len(present)} "
-            f"trials are no longer in it:\n{_diff(sweep, spec.text)}\n"
-            f"`slotsweep run {sweep.spec_path}` starts a new sweep (what is unchanged is reused); "
-            f"`slotsweep resume {sweep.id} --as-submitted` goes on with the old one"
-        )
+        _refuse(sweep, spec, f"{len(gone)} of the sweep's {len(present)} trials are no longer in it")
     added = [trial for meaning, trial in wanted.items() if meaning not in present]
     _refuse_other_code(sweep, added, store)
-    changes = {
+    store.extend(sweep.id, _changes(spec), added, plan.code())
+    return len(added)
+
+
+def _changes(spec: Spec) -> dict[str, Any]:
+    """What becomes other in the row of a sweep whose spec was edited."""
+    return {
         "spec": canonical(spec),
         "spec_text": spec.text,
         "priority": spec.policy.priority,
         "infrastructure_retries": spec.policy.infrastructure_retries,
         "code_retries": spec.policy.code_retries,
     }
-    store.extend(sweep.id, changes, added, plan.code())
-    return len(added)
+
+
+def _take_up_more_proposals(store: Store, sweep: SweepRow, spec: Spec) -> None:
+    """Let a sweep that tunes make more proposals; anything else would give what it has proposed another meaning."""
+    before, after = sweep.spec, canonical(spec)
+    more = after["options"]["trials"] >= before["options"]["trials"]
+    if _meant(before) != _meant(after) or not more:
+        _refuse(sweep, spec, "more `trials` are the only change that leaves the meaning of its proposals")
+    store.extend(sweep.id, _changes(spec), [])
+
+
+def _meant(saved: dict[str, Any]) -> dict[str, Any]:
+    """What gives a saved spec's proposals their meaning."""
+    free = dict.fromkeys(("text", "description", "policy"))
+    return {**saved, **free, "options": {**saved["options"], "trials": None}}
+
+
+def _refuse(sweep: SweepRow, spec: Spec, why: str) -> NoReturn:
+    raise RequestError(
+        f"{sweep.spec_path} was edited after it was submitted, and {why}:\n{_diff(sweep, spec.text)}\n"
+        f"`slotsweep run {sweep.spec_path}` starts a new sweep (what is unchanged is reused); "
+        f"`slotsweep resume {sweep.id} --as-submitted` goes on with the old one"
+    )
+
+
+def _to_come(plan: Plan) -> set[Meaning]:
+    """Trials that may follow from the results of those that a plan lists: further seeds."""
+    if plan.spec.until is None:
+        return set()
+    first = plan.spec.seeds[0]
+    seeds = range(first, first + plan.spec.until.rule.most)
+    return {_meaning(cell, seed) for group in plan.groups for cell in group.cells for seed in seeds}
 
 
 def _meaning(cell: CellRow, seed: int) -> Meaning:

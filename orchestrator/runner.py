@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from models.mechanism import MECHANISMS
-from models.plugins import PluginError, load_plugin
-from orchestrator.code_snapshot import is_file, module_name, take_snapshot
+from orchestrator.code_snapshot import module_name, take_snapshot
 from orchestrator.errors import RequestError
 from orchestrator.executors.base import Executor
 from orchestrator.executors.inline import InlineExecutor
@@ -22,6 +20,7 @@ from orchestrator.growth import grow_from_store, growth_of, sample_cells
 from orchestrator.job import Job, Progress
 from orchestrator.logs import SweepLog
 from orchestrator.patience import patiently
+from orchestrator.pinned import load_pinned_plugins
 from orchestrator.plan import Plan, code_fingerprint
 from orchestrator.scheduler import Scheduler, StopRequest
 from orchestrator.settings import Settings
@@ -178,7 +177,6 @@ def execute(
                 break
             first = patiently(store.sweep, waiting[0])
             if is_whole := first.counts.open == 0:
-                _load_pinned_plugins(settings, store, first)
                 is_whole = patiently(grow_from_store, store, first)
                 first = patiently(store.sweep, first.id)
                 is_whole = is_whole and first.counts.open == 0
@@ -240,7 +238,7 @@ def _run(
     """Run one queue with its executor."""
     rows = patiently(queue.rows)
     for row in rows:
-        _load_pinned_plugins(settings, store, row)
+        load_pinned_plugins(store, row, settings.home / "code")
     runner = _executor(executor, settings, store, rows)
     try:
         Scheduler(store, runner, queue, on_progress, stop).run()
@@ -254,22 +252,9 @@ def policy_of(sweep: SweepRow) -> Policy:
     return Policy(**sweep.spec.get("policy", {}))
 
 
-def _load_pinned_plugins(settings: Settings, store: Store, sweep: SweepRow) -> None:
-    """Load a sweep's plug-ins here, unless they are: files as they were at submission, whatever became of them."""
-    for plugin in sweep.spec["plugins"]:
-        name = module_name(plugin)
-        if name in sys.modules:
-            continue
-        pinned = store.code(sweep).unpack(settings.home / "code") / f"{name}.py"
-        try:
-            load_plugin(str(pinned) if is_file(plugin) else plugin)
-        except PluginError as error:
-            raise RequestError(f"sweep {sweep.id}: {error}") from error
-
-
 def _executor(name: ExecutorName, settings: Settings, store: Store, sweeps: Sequence[SweepRow]) -> Executor:
     """What runs `sweeps`, which are alike."""
-    cells = {sweep.id: [*store.cells(sweep.id).values(), *sample_cells(sweep)] for sweep in sweeps}
+    cells = {sweep.id: [*store.cells(sweep.id).values(), *sample_cells(store, sweep)] for sweep in sweeps}
     plugins = dict.fromkeys(module_name(plugin) for sweep in sweeps for plugin in sweep.spec["plugins"])
     prepared = preparation(chain.from_iterable(cells.values()), list(plugins))
     if name == "inline":

@@ -80,14 +80,14 @@ def canonical(spec: Spec) -> dict[str, Any]:
     return saved.model_dump(mode="json")
 
 
-def from_canonical(tree: dict[str, Any]) -> Spec:
-    """The spec that `canonical` saved. Loads its plug-ins.
+def from_canonical(tree: dict[str, Any], *, load_plugins: bool = True) -> Spec:
+    """The spec that `canonical` saved. Loads its plug-ins, unless not to.
 
     Raises pydantic's ValidationError if `tree` was not made by `canonical`, SpecError if a plug-in, workload,
     mechanism or job type is not to be found here.
     """
     saved = SavedSpec.model_validate(tree)
-    for plugin in saved.plugins:
+    for plugin in saved.plugins if load_plugins else ():
         try:
             load_plugin(plugin)
         except PluginError as error:

@@ -8,6 +8,7 @@ from models.config import MechanismConfig
 from orchestrator.errors import RequestError
 from orchestrator.growth import Growth
 from orchestrator.ledger import Grown, Ledger, Wanted
+from orchestrator.pinned import pinned_spec
 from orchestrator.plan import Plan
 from orchestrator.spec.spec import Spec
 from orchestrator.store.growing import GrownElsewhereError
@@ -58,14 +59,12 @@ class Tuner(Growth):
         """Proposals of the sweep that the studies start from."""
         if self._options.warm_start is None:
             return []
-        from orchestrator.spec import from_canonical
-
         sweep = self._store.sweep(self._options.warm_start)
         if not KINDS.implementation(sweep.kind).proposes:
             raise RequestError(
                 f"`warm_start`: sweep {sweep.id} is of kind {sweep.kind}, and only a tuning sweep will do"
             )
-        return proposals_of(self._store, sweep, from_canonical(sweep.spec), self._options.goal)
+        return proposals_of(self._store, sweep, pinned_spec(self._store, sweep), self._options.goal)
 
     def step(self, ended: Collection[int] | None) -> Grown:
         self._ledger.learn(ended)

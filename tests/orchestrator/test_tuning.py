@@ -212,7 +212,7 @@ def test_known_points_come_first_and_an_earlier_study_is_learned_from(tune: Call
 
 def test_longer_trials_only_for_what_did_well_in_shorter_ones(tune: Callable[..., str], store: Store) -> None:
     text = TUNE.replace("name: dp_cache}", "name: distilled_gate, budget: 12}")
-    text = text.replace("dp_cache.keep: {choices: [first, last]}\n", "").replace(
+    text = text.replace("  dp_cache.keep: {choices: [first, last]}\n", "").replace(
         "  dp_cache.tau", "  distilled_gate.tau"
     )
     pruner = "pruner: {name: successive_halving, field: distilled_gate.steps, levels: [2, 6, 18]}\n"
@@ -264,3 +264,22 @@ def test_pausing_and_resuming_changes_nothing(
     ran = slotsweep("resume", submitted, "--executor", "inline", "--json")
     assert ran.code == 0, ran.err
     assert store.proposals(submitted) == store.proposals(undisturbed)
+
+
+def test_a_sweep_that_tunes_can_be_given_more_proposals_and_nothing_else(
+    tune: Callable[..., str], store: Store, slotsweep: Command, tmp_path: Path
+) -> None:
+    sweep = tune(TUNE, "trials=24")
+    before = store.proposals(sweep)
+    spec = tmp_path / "tune.yaml"
+    spec.write_text(TUNE.replace("high: 0.95", "high: 0.9"), encoding="utf-8")
+    refused = slotsweep("resume", sweep, "--executor", "inline")
+    assert refused.code == 2
+    assert "more `trials`" in refused.err
+    assert "+  dp_cache.tau: {low: 0.05, high: 0.9}" in refused.err
+    submitted = slotsweep("run", "tune.yaml", "--executor", "inline", "--json").json["sweep"]
+    spec.write_text(TUNE.replace("high: 0.95", "high: 0.9").replace("trials: 24", "trials: 32"), encoding="utf-8")
+    more = slotsweep("resume", submitted, "--executor", "inline", "--json")
+    assert more.code == 0, more.err
+    assert len(store.proposals(submitted)) == 32
+    assert len(store.proposals(sweep)) == len(before) == 24
