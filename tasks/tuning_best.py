@@ -7,6 +7,7 @@ from statistics import fmean
 
 from tasks.comparisons import compare_all, every_pair
 from tasks.difference_table import difference_table
+from tasks.frontier import SHARES
 from tasks.search import Bound, Goal
 from tasks.staircase import knee
 from tasks.statistics import Sample
@@ -15,7 +16,8 @@ from tasks.tuning_results import Contest, Found, Group
 from tasks.tuning_table import TUNING, Table, parameters_text
 
 MARGIN = 0.01
-"""Values of an objective that differ by less are called equal, where an equivalence test shows it."""
+"""Values of an objective that differ by less are called equal, where an equivalence test shows it; of one that is no
+share, by less than this part of the largest."""
 
 
 def best_sections(contest: Contest, table: Table) -> Iterator[Section]:
@@ -98,26 +100,34 @@ def _differences(contest: Contest, table: Table) -> Iterator[Section]:
     leader = max(pool, key=lambda one: sign * fmean(one.held_out[objective].values()), default=None)
     pairs = every_pair(list(groups)) if leader is None else [(label, leader.label) for label in groups]
     samples = {**groups, **references}
-    compared = compare_all(samples, pairs, MARGIN)
+    margin = _margin(objective, list(samples.values()))
+    compared = compare_all(samples, pairs, margin)
     if not compared:
         return
-    beside = f"the best reference, {leader.label}," if leader else "one another"
-    text = (
-        f"{objective} of the best of each mechanism beside {beside} paired by held-out seed; the mean of its studies' "
-        "best where there are several.",
-        "Which reference is best was decided on these seeds, which favours it"
-        + (", among those that keep the bounds. " if leader and leader in keeping else ". ")
-        if leader
-        else "",
-        f"p-values are adjusted for the {len(compared)} comparisons. Equal: to within {MARGIN:g}, by two one-sided "
-        "t-tests. Verdicts go by Holm's, at 5%.",
+    beside = f"the best reference, {leader.label}" if leader else "one another"
+    text = [
+        f"{objective} of the best of each mechanism beside {beside}, paired by held-out seed; the mean of its studies' "
+        "best where there are several."
+    ]
+    if leader:
+        among = " among those that keep the bounds," if leader in keeping and table.goal.constraints else ""
+        text.append(f"The best reference was chosen{among} on these seeds, which favours it.")
+    number = "1 comparison" if len(compared) == 1 else f"{len(compared)} comparisons"
+    text.append(
+        f"p-values are adjusted for {number}. Equal: to within {margin:.3g}, by two one-sided t-tests. Verdicts go by "
+        "Holm's, at 5%."
     )
     yield Section(
         f"differences-{contest.number}",
         f"Differences: {contest.title}",
-        tuple(filter(None, text)),
+        tuple(text),
         difference_table(compared, pairs),
     )
+
+
+def _margin(objective: str, samples: Sequence[Sample]) -> float:
+    largest = max((abs(fmean(sample.values())) for sample in samples if sample), default=1.0)
+    return MARGIN if objective in SHARES else MARGIN * (largest or 1.0)
 
 
 def _group_sample(group: Group, metric: str) -> Sample:
@@ -138,7 +148,7 @@ def _front(contest: Contest, table: Table) -> Section:
         for place, one in enumerate(front):
             assert one.study is not None
             assert one.proposal is not None
-            number = f"{one.proposal.number}" + (f" of repeat {one.study.repeat}" if len(group.studies) > 1 else "")
+            number = f"{one.proposal.number}" + (f" of repeat {one.study.repeat + 1}" if len(group.studies) > 1 else "")
             params = parameters_text(one.proposal.params)
             lines.append((group.label, *table.numbers([one]), "knee" if place == bend else None, number, params))
         drawn.append((group.label, front))

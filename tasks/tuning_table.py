@@ -80,17 +80,22 @@ class Table:
         if not all(measured.get(metric) for metric in self.goal.constraints):
             return None
         means = [(self.mean(metric, measured[metric]), bound) for metric, bound in self.goal.constraints.items()]
-        broken = [pair for pair in means if not _keeps(pair[0].mean, pair[1])]
+        broken = [(mean, bound) for mean, bound in means if not _keeps(mean.mean, bound)]
+        if broken:
+            surely = any(mean.low is not None and not _reaches(mean, bound) for mean, bound in broken)
+            return "broken" if surely else "broken on average"
         surely = all(_keeps(end, bound) for mean, bound in means for end in (mean.low, mean.high))
-        if not broken:
-            return "kept" if surely else "kept on average"
-        lost = any(not _keeps(mean.low, bound) and not _keeps(mean.high, bound) for mean, bound in broken)
-        return "broken" if lost else "broken on average"
+        return "kept" if surely else "kept on average"
 
 
 def _keeps(value: float | None, bound: Bound) -> bool:
     """False for an end that an interval lacks."""
     return value is not None and all(beyond <= 0 for beyond in bound.violations(value).values())
+
+
+def _reaches(interval: Interval, bound: Bound) -> bool:
+    """Whether some of an interval keeps a bound that its mean breaks."""
+    return _keeps(interval.low, bound) or _keeps(interval.high, bound)
 
 
 def _together(verdicts: Sequence[str | None]) -> str | None:

@@ -149,6 +149,38 @@ def test_the_best_is_compared_with_the_best_reference_that_keeps_the_bounds() ->
     assert "among those that keep the bounds" in section(summary, "differences-1").text[1]
 
 
+@pytest.mark.parametrize(
+    ("slots", "verdict"),
+    [
+        ({4: 16.98, 5: 17.02}, "kept"),
+        ({4: 17.0, 5: 18.5}, "kept on average"),
+        ({4: 17.6, 5: 18.5}, "broken on average"),
+        ({4: 18.48, 5: 18.52}, "broken"),
+        ({4: 18.0}, "kept on average"),
+        ({4: 18.5}, "broken on average"),
+    ],
+)
+def test_bounds_are_kept_or_broken_surely_or_on_average(slots: dict[int, float], verdict: str) -> None:
+    """Of two values, the interval is their mean ± 12.7 half differences."""
+    held_out = {"recall": dict.fromkeys(slots, 0.5), "slots": slots}
+    made = [replace(proposal(0, 0.5, recall=0.5, slots=17), held_out=held_out)]
+    (line,) = table(summary_of(BOUNDED, [study()], made), "best-1")
+    assert line["bounds on held-out seeds"] == verdict
+
+
+def test_an_objective_that_is_no_share_has_a_margin_of_its_own_size() -> None:
+    made = [
+        proposal(0, 0.5, study=number, slots=slots, held_out={"slots": slots})
+        for number, slots in enumerate((200, 201))
+    ]
+    labels = [study(0), study(1, name="item_lru")]
+    summary = summary_of(options({"slots": "minimize"}), labels, made)
+    assert "Equal: to within 2.01" in section(summary, "differences-1").text[1]
+    (line,) = table(summary, "differences-1")
+    assert (line["mechanism"], line["less"]) == ("item_lru tpe", "dp_cache tpe")
+    assert line["verdict"] == "differ by less than 2.01"
+
+
 def test_panels_show_the_bests_and_the_references_on_held_out_seeds_alone() -> None:
     rows = own_rows()
     (panel,) = summary_of(BOUNDED, [study()], HISTORY, [*rows, trial({"name": "dp_cache", "tau": 0.2}, 0)]).panels
@@ -285,7 +317,13 @@ def test_hypervolumes_of_repeats_have_intervals() -> None:
         for number, order in enumerate(([0, 1, 3], [1, 0, 3], [0, 3, 1]))
         for place, one in enumerate(FRONT[index] for index in order)
     ]
-    (line,) = section(summary_of(BOTH, labels, made), "history-1").charts[0].lines
+    summary = summary_of(BOTH, labels, made)
+    assert {line["proposal"] for line in table(summary, "front-1")} >= {
+        "0 of repeat 1",
+        "1 of repeat 1",
+        "0 of repeat 2",
+    }
+    (line,) = section(summary, "history-1").charts[0].lines
     full = 0.8 * 56 / 60
     assert line.y == pytest.approx((full / 3, 2 * full / 3, full))
     assert line.low is not None
