@@ -151,7 +151,7 @@ class Parameter:
             return any(value == one and isinstance(value, bool) == isinstance(one, bool) for one in self.choices)
         if isinstance(value, bool) or not isinstance(value, int | float) or not self.low <= value <= self.high:
             return False
-        return self.kind == "float" and self.step is None or self.nearest(value) == round_number(value)
+        return (self.kind == "float" and self.step is None) or self.nearest(value) == round_number(value)
 
     def nearest(self, value: float) -> float | int:
         """The number that it can take nearest to `value`, which lies in its range."""
