@@ -92,7 +92,7 @@ class Ledger:
     def ask(
         self,
         wanted: Iterable[Wanted],
-        proposals: Sequence[ProposalRow] = (),
+        proposals: Sequence[tuple[ProposalRow, CellRow | None]] = (),
         verdicts: Verdicts | None = None,
         best: Mapping[int, Collection[int]] | None = None,
     ) -> Grown:

@@ -185,7 +185,7 @@ def execute(
             if is_whole:
                 _conclude(store, first, queue)
             else:
-                _run(settings, store, first, queue, executor, on_progress, stop)
+                _run(settings, store, queue, executor, on_progress, stop)
             drawings |= queue.drawings
             touched += [first.id, *(sweep for sweep in queue.drawings if sweep != first.id)]
         if named is None:
@@ -229,7 +229,6 @@ def _conclude(store: Store, sweep: SweepRow, queue: SweepQueue) -> None:
 def _run(
     settings: Settings,
     store: Store,
-    first: SweepRow,
     queue: SweepQueue,
     executor: ExecutorName,
     on_progress: Callable[[Progress], None],

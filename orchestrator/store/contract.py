@@ -108,7 +108,7 @@ class StoreContract:
         submitted = store.submit(new_sweep(), asked(1, 2))
         trials = [(cell("cell-9"), seed, f"cell-9:{seed}") for seed in (5, 6)]
         made = [ProposalRow(0, n, 0, {"mechanism.tau": n / 2}, {"trial": {"x": [n]}}, "cell-9") for n in (0, 1)]
-        added = store.grow(submitted.sweep, trials, made)
+        added = store.grow(submitted.sweep, trials, [(one, cell("cell-9")) for one in made])
         assert [(one.position, one.seed, one.state) for one in added] == [(2, 5, "pending"), (3, 6, "pending")]
         assert store.sweep(submitted.sweep).trials == 4
         assert store.grow(submitted.sweep, [], (), {(0, 1): ("failed", "no metric")}) == []
@@ -128,7 +128,7 @@ class StoreContract:
         with_worker(store)
         submitted = store.submit(new_sweep(), [])
         trials = [(cell(name), 0, f"{name}:0") for name in ("x", "y")]
-        made = [ProposalRow(0, number, 0, {}, {}, name) for number, name in enumerate(("x", "y"))]
+        made = [(ProposalRow(0, number, 0, {}, {}, name), cell(name)) for number, name in enumerate(("x", "y"))]
         added = store.grow(submitted.sweep, trials, made)
         lease = store.claim(submitted.sweep, [one.trial for one in added], WORKER, 60)
         assert lease is not None
@@ -147,7 +147,7 @@ class StoreContract:
     def test_a_decision_is_taken_once(self, store: Store) -> None:
         """The second process that comes to it adds nothing, neither the proposal nor its trials."""
         submitted = store.submit(new_sweep(), asked(1, 1))
-        made = [ProposalRow(0, 0, 0, {}, {}, "cell-9")]
+        made = [(ProposalRow(0, 0, 0, {}, {}, "cell-9"), cell("cell-9"))]
         store.grow(submitted.sweep, [(cell("cell-9"), 0, "cell-9:0")], made)
         try:
             store.grow(submitted.sweep, [(cell("cell-9"), 1, "cell-9:1")], made)

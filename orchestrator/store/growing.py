@@ -14,9 +14,9 @@ from orchestrator.store import schema
 from orchestrator.store.base import StorePart
 from orchestrator.store.chunks import chunks
 from orchestrator.store.engine import reading
-from orchestrator.store.records import ProposalRow, SweepTrial
+from orchestrator.store.records import CellRow, ProposalRow, SweepTrial
 from orchestrator.store.states import ENDED, TrialState
-from orchestrator.store.submitting import TrialAsked, add_trials, next_position
+from orchestrator.store.submitting import TrialAsked, add_trials, next_position, store_cells
 from tasks.search import ProposalState
 
 Verdicts = Mapping[tuple[int, int], tuple[ProposalState, str | None]]
@@ -34,11 +34,13 @@ class Growing(StorePart):
         self,
         sweep: str,
         trials: Iterable[TrialAsked],
-        proposals: Sequence[ProposalRow] = (),
+        proposals: Sequence[tuple[ProposalRow, CellRow | None]] = (),
         verdicts: Verdicts | None = None,
         best: Mapping[int, Collection[int]] | None = None,
     ) -> list[SweepTrial]:
         """Add `trials` and `proposals` to `sweep` and note `verdicts` on earlier ones; the trials as they are linked.
+
+        proposals: each with its cell, of which trials may be asked for later only
 
         best: the numbers of the best by study, where they have become others; the tracker is told of their trials again
         Nothing is added to a sweep that has ended. Raises GrownElsewhereError where one of the proposals is there.
@@ -107,7 +109,7 @@ class Growing(StorePart):
             return [ProposalRow(*row) for row in connection.execute(query).all()]
 
     def proposed_cells(self, sweep: str) -> dict[int, tuple[int, int, bool]]:
-        """For each cell (a row) that the sweep proposed: the first (study, number) to do so, and whether it is a best."""
+        """For each cell (a row) that the sweep proposed: the first (study, number) to do so; whether it is a best."""
         columns = schema.proposals.c
         query = (
             select(columns.cell, columns.study, columns.number, columns.best)
@@ -122,12 +124,13 @@ class Growing(StorePart):
         return found
 
 
-def _propose(connection: Connection, sweep: str, proposals: Sequence[ProposalRow]) -> None:
-    cells = schema.cells.c
+def _propose(connection: Connection, sweep: str, proposals: Sequence[tuple[ProposalRow, CellRow | None]]) -> None:
+    ids: dict[str, int] = {}
     for chunk in chunks(proposals):
-        digests = {one.cell for one in chunk if one.cell is not None}
-        ids = dict(connection.execute(select(cells.digest, cells.id).where(cells.digest.in_(digests))).all())
-        rows = [{**asdict(one), "sweep": sweep, "cell": None if one.cell is None else ids[one.cell]} for one in chunk]
+        store_cells(connection, {cell.digest: cell for _, cell in chunk if cell is not None}, ids)
+        rows = [
+            {**asdict(one), "sweep": sweep, "cell": None if cell is None else ids[cell.digest]} for one, cell in chunk
+        ]
         connection.execute(insert(schema.proposals), rows)
 
 

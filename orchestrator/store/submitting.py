@@ -127,7 +127,7 @@ def add_trials(
     cells: dict[str, int] = {}
     total = reused = 0
     for chunk in chunks(trials):
-        _store_cells(connection, {cell.digest: cell for cell, _, _ in chunk}, cells)
+        store_cells(connection, {cell.digest: cell for cell, _, _ in chunk}, cells)
         linked = _link(
             connection, sweep, offset + total, [(cells[cell.digest], seed, key) for cell, seed, key in chunk], use_cache
         )
@@ -147,7 +147,8 @@ def _submitted(sweep: str, linked: Iterable[SweepTrial]) -> Submitted:
     return Submitted(sweep, done.total(), done[True])
 
 
-def _store_cells(connection: Connection, chunk: dict[str, CellRow], known: dict[str, int]) -> None:
+def store_cells(connection: Connection, chunk: dict[str, CellRow], known: dict[str, int]) -> None:
+    """Store those cells of `chunk` (by digest) that are not `known`, and add their rows to it."""
     new = [cell for digest, cell in chunk.items() if digest not in known]
     if not new:
         return

@@ -68,7 +68,7 @@ class Step:
     """What follows from results: trials to ask for, proposals, verdicts by number, and the best if they are others."""
 
     wanted: list[Wanted] = field(default_factory=list)
-    proposals: list[ProposalRow] = field(default_factory=list)
+    proposals: list[tuple[ProposalRow, CellRow | None]] = field(default_factory=list)
     verdicts: dict[int, Verdict] = field(default_factory=dict)
     best: list[int] | None = None
 
@@ -196,18 +196,18 @@ class Course:
         for one in made:
             member = self._member(one.params, one.number)
             batch.members.append(member)
-            step.proposals.append(
-                ProposalRow(
-                    study=self.study.number,
-                    number=one.number,
-                    batch=batch.number,
-                    params=one.params,
-                    attributes=one.attributes,
-                    cell=member.cells[-1].digest if member.cells else None,
-                    same_as=member.same_as,
-                    enqueued=one.number < self._points,
-                )
+            cell = member.cells[-1] if member.cells else None
+            row = ProposalRow(
+                study=self.study.number,
+                number=one.number,
+                batch=batch.number,
+                params=one.params,
+                attributes=one.attributes,
+                cell=None if cell is None else cell.digest,
+                same_as=member.same_as,
+                enqueued=one.number < self._points,
             )
+            step.proposals.append((row, cell))
         self._batches += 1
         return batch
 

@@ -141,6 +141,26 @@ def _values(trial: MirroredTrial) -> list[float]:
     return [float(value) for value in trial.told.values or ()]
 
 
+def frozen_trial(study: MirroredStudy, trial: MirroredTrial) -> Any:
+    """The proposal as Optuna has it."""
+    from optuna.trial import create_trial
+
+    distributions = {one.name: distribution_of(one) for one in study.parameters if one.name in trial.params}
+    made = create_trial(
+        state=_state(trial),
+        params=dict(trial.params),
+        distributions=distributions,
+        values=_values(trial) or None,
+        user_attrs=dict(trial.notes),
+        intermediate_values=dict(trial.by_step),
+        constraints=dict(trial.told.violations) if trial.told else {},
+    )
+    made.datetime_start = datetime.fromtimestamp(trial.started_ms / 1000)
+    if trial.told is not None:
+        made.datetime_complete = datetime.fromtimestamp((trial.ended_ms or trial.started_ms) / 1000)
+    return made
+
+
 def _time(ms: int) -> datetime:
     """As Optuna stores times: UTC, without saying so."""
     return datetime.fromtimestamp(ms / 1000, UTC).replace(tzinfo=None)

@@ -69,7 +69,7 @@ class Tuner(Growth):
     def step(self, ended: Collection[int] | None) -> Grown:
         self._ledger.learn(ended)
         wanted: list[Wanted] = []
-        proposals: list[ProposalRow] = []
+        proposals: list[tuple[ProposalRow, CellRow | None]] = []
         verdicts: dict[tuple[int, int], Verdict] = {}
         best: dict[int, list[int]] = {}
         for course in self._courses:
