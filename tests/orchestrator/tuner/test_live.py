@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from orchestrator.tuner.live import Asked, Known, LiveStudy, Stored, Told
-from orchestrator.tuner.samplers import default_batch
+from orchestrator.tuner.samplers import default_batch, seed_of_batch
 from tasks.kinds.tuning import Levels, SamplerOptions
 from tasks.search import Goal, Parameter, Params, every_combination
 
@@ -233,10 +233,10 @@ def test_known_points_outside_the_search_are_refused(point: Params, reason: str)
         LiveStudy(CONDITIONAL, ONE, SamplerOptions(name="tpe"), 0).enqueue([point])
 
 
-@pytest.mark.parametrize("name", ["tpe", "nsga2", "gp"])
+@pytest.mark.parametrize("name", ["nsga2", "gp"])
 def test_known_results_that_fit_are_learned_from(name: str) -> None:
-    """With results of a population all near 0.3, nothing is drawn at random any more."""
-    options = SamplerOptions.model_validate({"name": name} | ({"population": 20} if name == "nsga2" else {}))
+    """With the best results near 0.3, proposals crowd there from the first batch on."""
+    options = SamplerOptions.model_validate({"name": name} | ({"population": 5} if name == "nsga2" else {}))
     study = LiveStudy((TAU, DECAY), ONE, options, 4)
     known = [
         Known({"mechanism.tau": round(0.05 + 0.045 * i, 3), "mechanism.decay": 0.5}, [-((0.045 * i - 0.25) ** 2)])
@@ -245,10 +245,11 @@ def test_known_results_that_fit_are_learned_from(name: str) -> None:
     outside = Known({"mechanism.tau": 0.99, "mechanism.decay": 0.5}, [1.0])
     partial = Known({"mechanism.tau": 0.5}, [1.0])
     assert study.warm_start([*known, outside, partial]) == 20
-    proposals = study.ask(10, 0)
-    assert [one.number for one in proposals] == list(range(10))
-    near = sum(abs(one.params["mechanism.tau"] - 0.3) < 0.25 for one in proposals)
-    assert near >= 8
+    count = 4 if name == "gp" else 40
+    proposals = study.ask(count, 0)
+    assert [one.number for one in proposals] == list(range(count))
+    near = sum(abs(one.params["mechanism.tau"] - 0.3) < 0.15 for one in proposals)
+    assert near >= 0.55 * count  # at random a third
 
 
 @pytest.mark.parametrize("name", ["tpe", "nsga2", "cmaes"])
@@ -258,10 +259,11 @@ def test_what_violates_constraints_is_left(name: str) -> None:
     study = LiveStudy((TAU, DECAY), ONE, options, 11)
     made: list[Asked] = []
     for batch in range(20):
-        for one in (made := study.ask(10, batch)):
+        made = [*made, *study.ask(10, batch)][-40:]
+        for one in made[-10:]:
             tau = one.params["mechanism.tau"]
             study.tell(one.number, Told([tau], {"slots at_most": tau - 0.3}))
-    assert sum(0.15 < one.params["mechanism.tau"] < 0.35 for one in made) >= 7
+    assert sum(0.15 < one.params["mechanism.tau"] < 0.35 for one in made) >= 16  # at random 9
 
 
 def bare_tpe(seed: int, told: list[tuple[Params, float]], space: tuple[Parameter, ...], count: int) -> list[Params]:
@@ -278,8 +280,6 @@ def bare_tpe(seed: int, told: list[tuple[Params, float]], space: tuple[Parameter
 
 
 def test_proposals_are_those_of_optunas_own_sampler() -> None:
-    from orchestrator.tuner.samplers import seed_of_batch
-
     options = SamplerOptions(name="tpe")
     study = LiveStudy((TAU, DECAY, KEEP), ONE, options, 8)
     told = []
@@ -293,6 +293,16 @@ def test_proposals_are_those_of_optunas_own_sampler() -> None:
         assert mine["mechanism.keep"] == other["mechanism.keep"]
         assert mine["mechanism.tau"] == pytest.approx(other["mechanism.tau"], rel=1e-9)
         assert mine["mechanism.decay"] == pytest.approx(other["mechanism.decay"], rel=1e-9)
+
+
+def test_known_results_are_to_tpe_as_its_own() -> None:
+    options = SamplerOptions(name="tpe")
+    known = [({"mechanism.tau": 0.1 + 0.05 * index, "mechanism.decay": 0.5}, float(index % 7)) for index in range(15)]
+    study = LiveStudy(SMOOTH, ONE, options, 8)
+    assert study.warm_start([Known(params, [value]) for params, value in known]) == 15
+    ours = [one.params["mechanism.tau"] for one in study.ask(5, 0)]
+    theirs = [one["mechanism.tau"] for one in bare_tpe(seed_of_batch(options, 8, 0), known, SMOOTH, 5)]
+    assert ours == pytest.approx(theirs, rel=1e-9)
 
 
 def levels(name: str) -> Levels:
