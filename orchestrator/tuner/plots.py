@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 MOST_PAIRED = 4
 """Parameters that are drawn against each other, at most: the most important ones."""
 
+MOST_POINTS = 300
+"""Proposals that plots of pairs show, at most: what they take grows with the square."""
+
 FRONT_OBJECTIVES = (2, 3)
 """Numbers of objectives of which a front can be drawn."""
 
@@ -113,17 +116,33 @@ def _plots_of_objective(study: Study, name: str, number: int | None) -> dict[str
     tail = "" if number is None else f" of {name}"
     shown: dict[str, Any] = {"target": target, "target_name": name}
     every = sorted({one for trial in _complete(study) for one in trial.params})
-    paired = _most_important(study, every, number)
     found: dict[str, Callable[[], Figure]] = {}
     if len(_complete(study)) > 1:
         loss = None if number is None else _loss(study, number)
         found[f"Importances{tail}"] = lambda: visualization.plot_param_importances(study, target=loss, target_name=name)
     found[f"Slices{tail}"] = lambda: visualization.plot_slice(study, every, **shown)
+    some, of = _thinned(study)
+    had = {one for trial in _complete(some) for one in trial.params}
+    paired = _most_important(study, [one for one in every if one in had], number)
     if len(paired) > 1:
-        found[f"Contours{tail}"] = lambda: visualization.plot_contour(study, paired, **shown)
-        found[f"Ranks{tail}"] = lambda: visualization.plot_rank(study, paired, **shown)
+        found[f"Contours{tail}{of}"] = lambda: visualization.plot_contour(some, paired, **shown)
+        found[f"Ranks{tail}{of}"] = lambda: visualization.plot_rank(some, paired, **shown)
         found[f"Parallel coordinates{tail}"] = lambda: visualization.plot_parallel_coordinate(study, every, **shown)
     return found
+
+
+def _thinned(study: Study) -> tuple[Study, str]:
+    """The study with no more than MOST_POINTS proposals, drawn at random, and what to say of that."""
+    import numpy as np
+    import optuna
+
+    trials = _complete(study)
+    if len(trials) <= MOST_POINTS:
+        return study, ""
+    some = optuna.create_study(directions=study.directions)
+    drawn = np.random.default_rng(0).choice(len(trials), MOST_POINTS, replace=False)
+    some.add_trials(trials[index] for index in sorted(drawn))
+    return some, f", {MOST_POINTS} of {len(trials):,} proposals"
 
 
 def _loss(study: Study, number: int) -> Callable[[FrozenTrial], float]:
@@ -144,7 +163,8 @@ def _most_important(study: Study, names: Sequence[str], number: int | None) -> l
         ranked = list(get_param_importances(study, target=None if number is None else _loss(study, number)))
     except (ValueError, RuntimeError):  # too few proposals, or all alike
         ranked = []
-    return [*ranked, *(name for name in names if name not in ranked)][:MOST_PAIRED]
+    first = [name for name in ranked if name in names]
+    return [*first, *(name for name in names if name not in first)][:MOST_PAIRED]
 
 
 def _hypervolumes(study: Study, names: Sequence[str]) -> Figure:

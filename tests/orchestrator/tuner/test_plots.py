@@ -89,6 +89,12 @@ def test_only_the_most_important_parameters_are_paired() -> None:
     assert "mechanism.p0" in str(found["Contours"].layout)
 
 
+def test_plots_of_pairs_say_how_many_proposals_they_show() -> None:
+    figures = study_figures(study_in_memory(study(ONE, (TAU, KEEP), 305)))
+    assert {"Contours, 300 of 304 proposals", "Ranks, 300 of 304 proposals"} < set(figures)
+    assert len(figures["History"].data[0].x) == 304
+
+
 def test_the_page_holds_all_it_needs_once(tmp_path: Path) -> None:
     figures = study_figures(study_in_memory(study(ONE, (TAU, KEEP), 12)))
     path = tmp_path / "deep" / "study.html"
