@@ -215,8 +215,8 @@ def test_longer_trials_only_for_what_did_well_in_shorter_ones(tune: Callable[...
     text = text.replace("  dp_cache.keep: {choices: [first, last]}\n", "").replace(
         "  dp_cache.tau", "  distilled_gate.tau"
     )
-    pruner = "pruner: {name: successive_halving, field: distilled_gate.steps, levels: [2, 6, 18]}\n"
-    sweep = tune(text.replace("constraints: {slots: {at_most: 12}}\n", pruner), "trials=9", "seeds=2", "batch=9")
+    pruner = "pruner: {name: successive_halving, field: distilled_gate.steps, levels: [4, 12, 36]}\n"
+    sweep = tune(text.replace("constraints: {slots: {at_most: 12}}\n", pruner), "trials=9", "seeds=2", "batch=9", "episodes=20")
     made = store.proposals(sweep)
     assert len(made) == 9
     cells = store.cells(sweep)
@@ -224,9 +224,9 @@ def test_longer_trials_only_for_what_did_well_in_shorter_ones(tune: Callable[...
     for trial in store.sweep_trials(sweep):
         if trial.seed < 2:
             steps.setdefault(cells[trial.cell].mechanism["steps"], set()).add(trial.cell)
-    assert {level: len(found) for level, found in steps.items()}.keys() == {2, 6, 18}
+    assert {level: len(found) for level, found in steps.items()}.keys() == {4, 12, 36}
     complete = [one for one in made if one.state == "complete"]
-    assert len(steps[2]) == 9 > len(steps[6]) >= len(steps[18]) == len(complete) >= 1
+    assert len(steps[4]) == 9 > len(steps[12]) >= len(steps[36]) == len(complete) >= 1
 
 
 def test_pareto_fronts_of_several_objectives_are_held_out_whole(tune: Callable[..., str], store: Store) -> None:

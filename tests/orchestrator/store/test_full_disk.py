@@ -100,7 +100,7 @@ def test_results_that_do_not_fit_are_taken_whole_when_there_is_room(store: Store
 
 TINY_DISK = """
 set -eu
-mount -t tmpfs -o size=2m tmpfs "$DISK"
+mount -t tmpfs -o size=3m tmpfs "$DISK"
 slotsweep() { "$PYTHON" -P -c "from orchestrator.cli import main; main()" "$@"; }
 slotsweep submit "$SPEC" > id
 dd if=/dev/zero of="$DISK/filler" bs=4k 2> /dev/null || true    # until nothing more fits
