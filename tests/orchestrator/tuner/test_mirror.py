@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+import warnings
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -57,7 +58,9 @@ def read(url: str, title: str = "dp_cache") -> optuna.Study:
 
 def as_optuna_writes(url: str, mirrored: MirroredStudy) -> optuna.Study:
     made = optuna.create_study(storage=url, directions=mirrored.goal.directions, study_name="by Optuna")
-    made.set_metric_names(list(mirrored.goal.objectives))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        made.set_metric_names(list(mirrored.goal.objectives))
     for one in mirrored.trials:
         assert one.told is not None
         written = optuna.create_trial(
@@ -144,6 +147,26 @@ def test_processes_that_find_no_store_make_one(tmp_path: Path) -> None:
     assert [(one.communicate(timeout=120)[1], one.returncode) for one in racers] == [(b"", 0)] * 4
     mirror(url, "s1", "tune", [study(1)])
     assert len(read(url).trials) == 1
+
+
+def test_postgres_holds_the_same(tmp_path: Path, postgres_url: str) -> None:
+    code = f"from orchestrator.tuner.mirror import mirror; mirror({postgres_url!r}, 's1', 'tune', [])"
+    racers = [subprocess.Popen([sys.executable, "-P", "-c", code], stderr=subprocess.PIPE) for _ in range(3)]
+    assert [(one.communicate(timeout=120)[1], one.returncode) for one in racers] == [(b"", 0)] * 3
+    still_open = replace(trial(4), told=None, ended_ms=None)
+    assert mirror(postgres_url, "s1", "tune", [study(4, trials=[*study(4).trials, still_open])]) == 5
+    assert mirror(postgres_url, "s1", "tune", [study(9)]) == 5
+    lite = f"sqlite:///{tmp_path / 'optuna.db'}"
+    mirror(lite, "s1", "tune", [study(9)])
+    there = read(postgres_url.replace("postgresql://", "postgresql+psycopg://"))
+    assert [replaced_id(one) for one in there.trials] == [replaced_id(one) for one in read(lite).trials]
+    there.add_trial(optuna.create_trial(state=optuna.trial.TrialState.FAIL))  # ids that we left go on from ours
+    assert len(there.trials) == 10
+
+
+def replaced_id(one: optuna.trial.FrozenTrial) -> optuna.trial.FrozenTrial:
+    one._trial_id = one.number
+    return one
 
 
 def test_each_program_refuses_the_databases_of_the_others(tmp_path: Path) -> None:
