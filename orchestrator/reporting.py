@@ -65,6 +65,10 @@ def write_report(store: Store, sweep: SweepRow, folder: Path) -> tuple[Path, Sum
     report = report_input(store, sweep)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "spec.yaml").write_text(sweep.spec_text, encoding="utf-8")
+    if KINDS.implementation(sweep.kind).proposes:
+        from orchestrator.tuner.mirroring import write_studies_page
+
+        write_studies_page(store, sweep, folder)
     return render_report(report, folder), report.summary
 
 

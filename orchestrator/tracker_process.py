@@ -10,15 +10,24 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from orchestrator.patience import patiently
 from orchestrator.settings import Settings
+from orchestrator.store.states import ENDED
+from orchestrator.tracker.tracker import TrackerRefusedError, TrackerUnavailableError
+from tasks.kind import KINDS
+
+if TYPE_CHECKING:
+    from orchestrator.store.store import Store
 
 POLL_SECONDS = 0.1
 GRACE_SECONDS = 30.0
 QUIET_SECONDS = 4.0
 LEASE_SECONDS = 120.0
 NICENESS = 1
+MIRROR_SECONDS = 20.0
+"""How often studies that go on are written to Optuna's own store."""
 
 
 class TrackerProcess:
@@ -102,12 +111,14 @@ def main() -> None:
     tracker = open_tracker(settings.tracking_uri, str(settings.artifacts))
     holder = patiently(store.register_orchestrator)
     patiently(store.forget_refusals)
+    mirrors = Mirrors(store, settings)
 
     def deliver(sweep: str) -> bool:
         """Deliver what is there of `sweep`; False if another process is at it."""
         if not store.lease_tracking(sweep, holder, LEASE_SECONDS):
             return False
         drain(StoreOutbox(store, sweep, holder, LEASE_SECONDS), tracker, stop)
+        mirrors.update(sweep)
         store.stop_tracking(sweep, holder)
         return True
 
@@ -117,6 +128,31 @@ def main() -> None:
         if last_round and all(delivered):
             return
         (stop if last_round else driver_gone).wait(POLL_SECONDS)
+
+
+class Mirrors:
+    """Keeps Optuna's own store up to date: now and then while a sweep that tunes runs, and once it has ended."""
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self._store = store
+        self._settings = settings
+        self._updated: dict[str, float] = {}
+
+    def update(self, sweep: str) -> None:
+        """Write what is new of the sweep's studies. What cannot be written now is written with what comes next."""
+        row = self._store.sweep(sweep)
+        if not KINDS.implementation(row.kind).proposes:
+            return
+        now = time.monotonic()
+        if row.state not in ENDED and now - self._updated.get(sweep, now - MIRROR_SECONDS) < MIRROR_SECONDS:
+            return
+        from orchestrator.tuner.mirroring import mirror_studies
+
+        self._updated[sweep] = now
+        try:
+            mirror_studies(self._store, row, self._settings)
+        except (TrackerUnavailableError, TrackerRefusedError) as error:
+            logging.warning("the studies of sweep %s are not in Optuna's store: %s", sweep, error)
 
 
 def _watch_driver(gone: threading.Event, stop: threading.Event) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import Connection, Select, insert, select, update
+from sqlalchemy import Connection, Select, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from orchestrator.errors import StoreError
@@ -122,6 +122,20 @@ class Growing(StorePart):
                 first = found.setdefault(cell, (study, number, best))
                 found[cell] = (*first[:2], first[2] or best)
         return found
+
+    def cell_times(self, sweep: str) -> dict[str, tuple[float, float]]:
+        """When the first trial of each cell (a digest) of the sweep was started, and when the last one ended."""
+        links, rows, results = schema.sweep_trials.c, schema.trials.c, schema.results.c
+        query = (
+            select(schema.cells.c.digest, func.min(results.started), func.max(results.finished))
+            .join(schema.trials, rows.cell == schema.cells.c.id)
+            .join(schema.sweep_trials, links.trial == rows.id)
+            .join(schema.results, results.trial == rows.id)
+            .where(links.sweep == sweep)
+            .group_by(schema.cells.c.digest)
+        )
+        with reading(self.engine) as connection:
+            return {digest: (started, finished) for digest, started, finished in connection.execute(query)}
 
 
 def _propose(connection: Connection, sweep: str, proposals: Sequence[tuple[ProposalRow, CellRow | None]]) -> None:

@@ -1,0 +1,93 @@
+"""The studies of a stored sweep as Optuna has them: for its own store, and for its own plots."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from orchestrator.pinned import pinned_spec
+from orchestrator.settings import Settings
+from orchestrator.store.records import SweepRow
+from orchestrator.store.store import Store
+from orchestrator.tuner.live import Told
+from orchestrator.tuner.mirror import MirroredStudy, MirroredTrial, mirror
+from orchestrator.tuner.proposals import proposals_of
+from orchestrator.tuner.studies import StudySpec, studies_of, tuning_options
+from tasks.kinds.tuning import Levels
+from tasks.search import Goal, Proposal, best_of
+
+PAGE = "studies.html"
+MOST_DRAWN = 12
+"""Studies on a page, at most: of those that differ by the sampler's seed alone the best is drawn."""
+
+
+def mirror_studies(store: Store, sweep: SweepRow, settings: Settings) -> None:
+    """Bring the sweep's studies in Optuna's own store up to date. Raises as `mirror`."""
+    mirror(settings.optuna_url, sweep.id, sweep.name, [mirrored for _, mirrored in _mirrored(store, sweep)])
+
+
+def write_studies_page(store: Store, sweep: SweepRow, folder: Path) -> Path:
+    """Draw the sweep's studies with Optuna's own plots into PAGE in `folder`; its path."""
+    from orchestrator.tuner.plots import study_figures, study_in_memory, write_study_page
+
+    goal = tuning_options(pinned_spec(store, sweep)).goal
+    proposals = proposals_of(store, sweep, pinned_spec(store, sweep))
+    chosen: dict[str, tuple[list[float], MirroredStudy]] = {}
+    for study, mirrored in _mirrored(store, sweep):
+        rank = _rank([one for one in proposals if one.study == study.number], goal)
+        if study.group not in chosen or rank < chosen[study.group][0]:
+            chosen[study.group] = rank, mirrored
+    figures = {
+        f"{mirrored.title}: {heading}": figure
+        for _, mirrored in list(chosen.values())[:MOST_DRAWN]
+        for heading, figure in study_figures(study_in_memory(mirrored)).items()
+    }
+    path = folder / PAGE
+    write_study_page(figures, path, f"Studies of {sweep.name} {sweep.id}")
+    return path
+
+
+def _rank(proposals: list[Proposal], goal: Goal) -> list[float]:
+    """Sorts studies alike: the first objective of the best proposal, better ones first, then those that have none."""
+    best = best_of(proposals, goal)
+    sign = 1.0 if goal.directions[0] == "minimize" else -1.0
+    return [0.0, sign * goal.values(best[0].metrics)[0]] if best else [1.0]
+
+
+def _mirrored(store: Store, sweep: SweepRow) -> list[tuple[StudySpec, MirroredStudy]]:
+    spec = pinned_spec(store, sweep)
+    options = tuning_options(spec)
+    times, rows = store.cell_times(sweep.id), store.proposals(sweep.id)
+    by_study: dict[int, list[MirroredTrial]] = {}
+    for row, proposal in zip(rows, proposals_of(store, sweep, spec), strict=True):
+        started, ended = times.get(row.cell or "", (sweep.started or sweep.created,) * 2)
+        trial = MirroredTrial(
+            number=row.number,
+            params=row.params,
+            told=_told(proposal, options.goal, isinstance(options.stops, Levels)),
+            started_ms=round(1000 * started),
+            ended_ms=round(1000 * ended),
+            notes=_notes(proposal),
+        )
+        by_study.setdefault(row.study, []).append(trial)
+    return [
+        (study, MirroredStudy(study.title, options.goal, study.parameters, by_study.get(study.number, [])))
+        for study in studies_of(spec)
+    ]
+
+
+def _told(proposal: Proposal, goal: Goal, over_levels: bool) -> Told | None:
+    if proposal.state == "open":
+        return None
+    if proposal.state == "failed" or (over_levels and proposal.state == "stopped"):
+        return Told(stopped=proposal.state == "stopped")
+    return Told(goal.values(proposal.metrics), goal.violations(proposal.metrics))
+
+
+def _notes(proposal: Proposal) -> dict[str, object]:
+    seeds = len(next(iter(proposal.metrics.values()), {}))
+    notes: dict[str, object] = {"state": proposal.state, "seeds": seeds}
+    if proposal.same_as is not None:
+        notes["same_as"] = proposal.same_as
+    if proposal.error is not None:
+        notes["error"] = proposal.error
+    return notes
