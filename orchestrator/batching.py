@@ -71,6 +71,12 @@ def batches(
         yield Batch(cells, tuple(batch))
 
 
+def batches_of(trials: Iterable[Pending], cells: Mapping[int, CellRow]) -> Iterator[Batch]:
+    """Batches over `trials` as they are listed."""
+    pages = iter([list(trials)])
+    return batches(lambda _after, _limit: next(pages, []), cells)
+
+
 def shuffled(batches: Iterable[Batch]) -> list[Batch]:
     """The batches in an order that is random, but always the same: it follows from what they read and their seeds.
 

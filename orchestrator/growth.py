@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Collection, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -58,47 +58,78 @@ class Growth(ABC):
 
 
 class Grower:
-    """Takes a growth's steps in a thread of their own, one at a time: proposals may take longer than trials."""
+    """Takes a growth's steps in a thread of its own, one after another: proposals may take longer than trials."""
 
     def __init__(self, growth: Growth) -> None:
         self._growth = growth
-        self._thread = ThreadPoolExecutor(1, "growth")
-        self._step: Future[Grown] | None = None
+        self._news = threading.Condition()
         self._ended: set[int] = set()
+        self._grown: deque[Grown] = deque()
+        self._error: Exception | None = None
         self._again = True
-        self._looked = 0.0
+        self._stepping = False
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="growth", daemon=True)
+        self._thread.start()
 
     def note(self, trials: Iterable[int]) -> None:
         """Some trials (rows) have ended."""
-        self._ended.update(trials)
+        with self._news:
+            self._ended.update(trials)
+            self._news.notify_all()
 
-    def take(self) -> Grown | None:
-        """What a step has added that is finished; None if none is. Begins the next where there may be something new.
+    def take(self) -> list[Grown]:
+        """What steps have added since this was last asked. Raises what one of them raised."""
+        with self._news:
+            if self._error is not None:
+                raise self._error
+            grown = list(self._grown)
+            self._grown.clear()
+            return grown
 
-        Raises what the step raised.
-        """
-        grown = None
-        if self._step is not None and self._step.done():
-            grown, self._step = self._step.result(), None
-            self._again = grown.again
-        now = time.monotonic()
-        anything = self._again or now - self._looked > LOOK_SECONDS
-        if self._step is None and not self._growth.over and (anything or self._ended):
-            ended = None if anything else frozenset(self._ended)
-            self._ended.clear()
-            self._looked = now if anything else self._looked
-            self._step = self._thread.submit(patiently, self._growth.step, ended)
-        return grown
+    def wait(self, seconds: float) -> None:
+        """Wait until a step has been taken, or there is none to take, at most so long."""
+        with self._news:
+            self._news.wait_for(lambda: bool(self._grown) or self._error or not self._is_busy, seconds)
+
+    def _run(self) -> None:
+        while True:
+            with self._news:
+                self._news.wait_for(lambda: self._closed or self._is_busy, LOOK_SECONDS)
+                if self._closed or self._growth.over:
+                    self._news.notify_all()
+                    return
+                # Now and then, and after a step that asks for it, whatever has ended: elsewhere as well.
+                ended = None if self._again or not self._ended else frozenset(self._ended)
+                self._ended.clear()
+                self._stepping = True
+            grown, error = Grown(), None
+            try:
+                grown = patiently(self._growth.step, ended)
+            except Exception as failure:  # for whoever takes what this thread has grown
+                error = failure
+            with self._news:
+                self._again, self._stepping, self._error = grown.again, False, error
+                self._grown.append(grown)
+                self._news.notify_all()
+                if error is not None:
+                    return
+
+    @property
+    def _is_busy(self) -> bool:
+        return self._stepping or ((self._again or bool(self._ended)) and not self._growth.over)
 
     @property
     def busy(self) -> bool:
-        """Whether a step is being taken."""
-        return self._step is not None
+        """Whether a step is being taken, or about to be."""
+        with self._news:
+            return self._is_busy
 
     @property
     def over(self) -> bool:
-        """Whether nothing will be added any more."""
-        return self._step is None and self._growth.over
+        """Whether nothing will be added any more, and all that was added has been taken."""
+        with self._news:
+            return self._error is None and not (self._grown or self._stepping) and self._growth.over
 
     @property
     def share(self) -> float:
@@ -112,7 +143,10 @@ class Grower:
 
     def close(self) -> None:
         """Take no more steps; one that is under way is finished."""
-        self._thread.shutdown()
+        with self._news:
+            self._closed = True
+            self._news.notify_all()
+        self._thread.join()
 
 
 class SeedGrowth(Growth):

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import chain
 
 from models.devices.device import DeviceClass
-from orchestrator.batching import Batch, batches, shuffled
+from orchestrator.batching import Batch, batches, batches_of, shuffled
 from orchestrator.fleet import Demand, Want
 from orchestrator.growth import Grower, Growth
 from orchestrator.outlook import Outlook, Span
@@ -129,20 +129,26 @@ class Job:
 
     @property
     def is_deciding(self) -> bool:
-        """Whether what to add is being decided."""
+        """Whether it is being decided what to add."""
         return self._grower is not None and self._grower.busy
 
+    def wait_for_growth(self, seconds: float) -> None:
+        """Wait until something was decided, at most so long."""
+        if self._grower is not None:
+            self._grower.wait(seconds)
+
     def grow(self) -> bool:
-        """Take up what was added to the sweep, and let it be decided what follows from new results; whether any was."""
-        grown = None if self._grower is None or self.closed or self.spent else self._grower.take()
-        if grown is None or self._grower is None:
+        """Take up what was added to the sweep; whether anything was."""
+        if self._grower is None or self.closed or self.spent:
             return False
-        self._cells.update(grown.cells)
-        pages = iter([list(grown.trials)])
-        self._waiting.add(batches(lambda _after, _limit: next(pages, []), self._cells))
-        total = self.progress.total + len(grown.trials)
-        self.progress = replace(self.progress, total=total, growth=self._grower.words, left=self._left())
-        return True
+        grown = self._grower.take()
+        for one in grown:
+            self._cells.update(one.cells)
+            self._waiting.add(batches_of(one.trials, self._cells))
+        if grown:
+            total = self.progress.total + sum(len(one.trials) for one in grown)
+            self.progress = replace(self.progress, total=total, growth=self._grower.words, left=self._left())
+        return bool(grown)
 
     def close(self) -> None:
         """Nobody works on the sweep here any more."""

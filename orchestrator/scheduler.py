@@ -28,7 +28,7 @@ from workers.host import WorkerCard
 
 LEASE_SECONDS = 60.0
 POLL_SECONDS = 0.25
-DECIDING_SECONDS = 0.005
+DECIDING_SECONDS = 0.03
 """How long to wait for workers at a time, and how long while it is decided what to ask for next."""
 
 CONTROL_SECONDS = 1.0
@@ -229,7 +229,7 @@ class Scheduler:
             counts = patiently(self._store.counts, job.sweep.id)
             job.recount(counts)
             if counts.open == 0 and job.growing:
-                time.sleep(DECIDING_SECONDS)
+                job.wait_for_growth(POLL_SECONDS)
                 continue
             if counts.open == 0:
                 state = SweepState.FAILED if counts.failed or counts.cancelled else SweepState.DONE

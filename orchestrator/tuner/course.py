@@ -105,6 +105,7 @@ class Course:
         self._exhausted = False
         self._winners: list[Member] | None = None
         self._noted: set[int] = set()
+        self._best: list[Metrics] = []
 
     # -- beginning ---------------------------------------------------------------------------------------------------
 
@@ -138,6 +139,7 @@ class Course:
                 self._flying.append(Batch(number, batch, self._front(known, ledger)))
             else:
                 self._told += batch
+        self._best = self._front(self._told, ledger)
         self._batches = len(batches)
         self._noted = {row.number for row in rows if row.best}
         self._mending = [one for one in self._told if one.state == "failed" and self._is_mended(one, ledger)]
@@ -176,6 +178,7 @@ class Course:
                 self._live.tell(member.number, self._telling(member, ledger))
                 step.verdicts[member.number] = member.state, member.error
             self._told += first.members
+            self._best = self._front(first.members, ledger, self._best)
             if batch := self._propose(step, ledger):
                 self._flying.append(batch)
         self._mend(ledger, step)
@@ -192,7 +195,7 @@ class Course:
         self._exhausted = len(made) < count
         if not made:
             return None
-        batch = Batch(self._batches, [], self._front(self._told, ledger))
+        batch = Batch(self._batches, [], self._best)
         for one in made:
             member = self._member(one.params, one.number)
             batch.members.append(member)
@@ -289,10 +292,12 @@ class Course:
         metrics = self._metrics(member, ledger, self._seeds)
         return Told(self.goal.values(metrics), self.goal.violations(metrics))
 
-    def _front(self, members: Sequence[Member], ledger: Ledger) -> list[Metrics]:
-        """Metrics of the best of `members` that are complete."""
+    def _front(self, members: Sequence[Member], ledger: Ledger, before: Sequence[Metrics] = ()) -> list[Metrics]:
+        """Metrics of the best of those `before` and of the complete ones of `members`; none where nobody is raced."""
+        if self._race is None or len(self._stages) == 1:
+            return []
         complete = [self._metrics(one, ledger, self._seeds) for one in members if one.state == "complete"]
-        return _best_of_metrics(complete, self.goal)
+        return _best_of_metrics([*before, *complete], self.goal)
 
     # -- ending ------------------------------------------------------------------------------------------------------
 
