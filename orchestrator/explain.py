@@ -114,7 +114,7 @@ def explain(plan: Plan, known: Known) -> list[Explanation]:
     code = plan.code()
     found: dict[Cause, Explanation] = {}
     for cell in _distinct_cells(plan):
-        states = {seed: known.trials.get(trial_key(cell, seed)) for seed in plan.spec.seeds}
+        states = {seed: known.trials.get(trial_key(cell, seed)) for seed in plan.seeds_of(cell)}
         missing = tuple(seed for seed, state in states.items() if state is None)
         counted: dict[Cause, int] = {}
         for state in filter(None, states.values()):

@@ -168,16 +168,19 @@ class SeedGrowth(Growth):
 
     def step(self, ended: Collection[int] | None) -> Grown:
         self._ledger.learn(ended)
-        wanted = []
-        for group, cells in list(self._undecided.items()):
+        wanted, decided = [], []
+        for group, cells in self._undecided.items():
             if not all(self._ledger.has_ended(cell.digest, self._first) for cell in cells):
                 continue
             count = max((self._needed(cell) for cell in cells), default=len(self._first))
             self._most = max(self._most, count)
             more = range(self._first[0] + len(self._first), self._first[0] + count)
             wanted += [(cell, seed) for seed in more for cell in cells]
+            decided.append(group)
+        grown = self._ledger.ask(wanted)
+        for group in decided:
             del self._undecided[group]
-        return self._ledger.ask(wanted)
+        return grown
 
     def _needed(self, cell: CellRow) -> int:
         """Seeds that the cell asks for; those of the first stage where one of them failed or has no such metric."""

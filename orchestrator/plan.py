@@ -144,18 +144,22 @@ class Plan:
         return dict(_code(_modules(self.spec.kind, *named)) for named in parts)
 
     def trials(self) -> Iterator[TrialAsked]:
-        """Every trial that is asked for at first, in plan order: where fields are searched, those of what is not."""
+        """Every trial that is asked for at first, in plan order."""
+        seeds = self.spec.held_out if self.kind.proposes else self.spec.seeds
         for group in self.groups:
-            cells, seeds = group.cells, self.spec.seeds
-            if isinstance(self.spec.options, TuningConfig):
-                seeds = self.spec.held_out
-                cells = tuple(cell for cell in cells if not _is_searched(self.spec.options, cell))
+            cells = [cell for cell in group.cells if self.seeds_of(cell)]
             untrained = [cell for cell in cells if not is_trained(cell)]
             trained = [cell for cell in cells if is_trained(cell)]
             seed_by_seed = ((cell, seed) for seed in seeds for cell in untrained)
             cell_by_cell = ((cell, seed) for cell in trained for seed in seeds)
             for cell, seed in chain(seed_by_seed, cell_by_cell):
                 yield cell, seed, trial_key(cell, seed)
+
+    def seeds_of(self, cell: CellRow) -> tuple[int, ...]:
+        """Seeds of the trials of a cell that are asked for at first: where fields are searched, of references alone."""
+        if isinstance(self.spec.options, TuningConfig):
+            return () if _is_searched(self.spec.options, cell) else self.spec.held_out
+        return self.spec.seeds
 
 
 def _is_searched(options: TuningConfig, cell: CellRow) -> bool:

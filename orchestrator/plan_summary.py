@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlanSummary:
-    """Counts of a plan. devices: trials by device class; explanations: why trials are not reused, if that was asked."""
+    """Counts of a plan, with the trials that may follow from results, except in `batches`.
+
+    at_first      trials that are asked for whatever comes back; None: all are
+    devices       trials by device class
+    explanations  why trials are not reused, if that was asked
+    """
 
     trials: int
     cells: int
@@ -29,6 +34,7 @@ class PlanSummary:
     batches: int
     devices: dict[str, int]
     estimate: Estimate
+    at_first: int | None = None
     explanations: list[Explanation] | None = None
 
     def as_json(self) -> dict[str, Any]:
@@ -42,6 +48,7 @@ class PlanSummary:
             "batches": self.batches,
             "devices": self.devices,
             "estimate": self.estimate.as_json(),
+            **({} if self.at_first is None else {"at_first": self.at_first}),
             **explained,
         }
 
@@ -57,8 +64,8 @@ def describe(plan: Plan, settings: Settings, *, explained: bool = False) -> Plan
     for group in plan.groups:
         for cell in group.cells:
             digests.add(cell.digest)
-            devices[cell.device] = devices.get(cell.device, 0) + len(plan.spec.seeds)
-    unique = len(digests) * len(plan.spec.seeds)
+            devices[cell.device] = devices.get(cell.device, 0) + plan.counts[cell.digest]
+    unique = sum(plan.counts[digest] for digest in digests)
     done = glance.done_keys(key for _, _, key in plan.trials()) if glance is not None else set()
     return PlanSummary(
         trials=plan.trial_count,
@@ -68,6 +75,7 @@ def describe(plan: Plan, settings: Settings, *, explained: bool = False) -> Plan
         batches=_count_batches(plan),
         devices=devices,
         estimate=estimate(plan, glance, done, expected_crew(plan, settings, glance)),
+        at_first=sum(1 for _ in plan.trials()) if plan.grows else None,
         explanations=explain(plan, _known(plan, _existing_store(settings))) if explained else None,
     )
 

@@ -133,7 +133,10 @@ def _suite_as_json(names: list[str], summaries: list[PlanSummary]) -> dict[str, 
 def _print_plan(made: Plan, summary: PlanSummary) -> None:
     devices = ", ".join(f"{count} on {device}" for device, count in summary.devices.items())
     typer.echo(f"{made.spec.name} ({made.spec.kind})")
-    typer.echo(f"  trials    {summary.trials}: {summary.cells} cells x {len(made.spec.seeds)} seeds; {devices}")
+    product = f"{summary.cells} cells x {len(made.spec.seeds)} seeds"
+    if summary.at_first is not None:
+        product = f"at most, {summary.at_first} at first, others as results tell"
+    typer.echo(f"  trials    {summary.trials}: {product}; {devices}")
     typer.echo(f"  unique    {summary.unique}")
     typer.echo(f"  reused    {summary.reused}, already done in this store")
     typer.echo(f"  batches   {summary.batches}")

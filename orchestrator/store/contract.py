@@ -123,6 +123,16 @@ class StoreContract:
         assert [one.metrics for one in listed] == [None, None, {"recall": 0.75}, None]
         assert store.sweep_trials(submitted.sweep, [added[1].trial]) == [listed[3]]
 
+    def test_a_trial_is_added_once_however_often_it_is_asked_for(self, store: Store) -> None:
+        """The answer may have been lost: it is given again, in the order asked."""
+        submitted = store.submit(new_sweep(), asked(1, 1))
+        trials = [(cell("cell-9"), seed, f"cell-9:{seed}") for seed in range(4)]
+        first = store.grow(submitted.sweep, trials[1:3])
+        again = store.grow(submitted.sweep, trials)
+        assert [one.seed for one in again] == [0, 1, 2, 3]
+        assert again[1:3] == first
+        assert store.sweep(submitted.sweep).trials == len(store.sweep_trials(submitted.sweep)) == 5
+
     def test_the_best_change_and_their_trials_are_told_again(self, store: Store) -> None:
         """Of a study whose best are others now, those before are told too."""
         with_worker(store)

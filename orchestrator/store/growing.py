@@ -43,7 +43,7 @@ class Growing(StorePart):
         proposals: each with its cell, of which trials may be asked for later only
 
         best: the numbers of the best by study, where they have become others; the tracker is told of their trials again
-        Nothing is added to a sweep that has ended. Raises GrownElsewhereError where one of the proposals is there.
+        A trial that the sweep has is not added again, and nothing is to a sweep that has ended. Raises GrownElsewhereError where one of the proposals is there.
         """
         try:
             with self.engine.begin() as connection:
@@ -53,7 +53,7 @@ class Growing(StorePart):
                 ).one()
                 if state in ENDED:
                     return []
-                added = list(add_trials(connection, sweep, next_position(connection, sweep), trials, use_cache))
+                added = _add_new(connection, sweep, list(trials), use_cache)
                 _propose(connection, sweep, proposals)
                 _judge(connection, sweep, verdicts or {})
                 _distinguish(connection, sweep, best or {})
@@ -63,14 +63,7 @@ class Growing(StorePart):
 
     def sweep_trials(self, sweep: str, trials: Iterable[int] | None = None) -> list[SweepTrial]:
         """The sweep's trials in plan order with their metrics, or those of `trials` (rows)."""
-        links, rows, results = schema.sweep_trials.c, schema.trials.c, schema.results.c
-        query = (
-            select(links.position, rows.id, rows.cell, rows.seed, rows.state, results.metrics)
-            .join(schema.trials, rows.id == links.trial)
-            .outerjoin(schema.results, results.trial == rows.id)
-            .where(links.sweep == sweep)
-            .order_by(links.position)
-        )
+        rows, query = schema.trials.c, _sweep_trials(sweep)
         parts: list[Select[Any]] = (
             [query] if trials is None else [query.where(rows.id.in_(chunk)) for chunk in chunks(trials)]
         )
@@ -136,6 +129,30 @@ class Growing(StorePart):
         )
         with reading(self.engine) as connection:
             return {digest: (started, finished) for digest, started, finished in connection.execute(query)}
+
+
+def _sweep_trials(sweep: str) -> Select[Any]:
+    links, rows, results = schema.sweep_trials.c, schema.trials.c, schema.results.c
+    return (
+        select(links.position, rows.id, rows.cell, rows.seed, rows.state, results.metrics)
+        .join(schema.trials, rows.id == links.trial)
+        .outerjoin(schema.results, results.trial == rows.id)
+        .where(links.sweep == sweep)
+        .order_by(links.position)
+    )
+
+
+def _add_new(connection: Connection, sweep: str, trials: list[TrialAsked], use_cache: bool) -> list[SweepTrial]:
+    """Add those of `trials` that the sweep has not: the answer to an earlier request may have been lost."""
+    there: dict[str, SweepTrial] = {}
+    for chunk in chunks(trials):
+        query = _sweep_trials(sweep).add_columns(schema.trials.c.key)
+        for *row, key in connection.execute(query.where(schema.trials.c.key.in_([key for _, _, key in chunk]))):
+            there[key] = SweepTrial(*row)
+    new = [trial for trial in trials if trial[2] not in there]
+    added = add_trials(connection, sweep, next_position(connection, sweep), new, use_cache)
+    there |= {key: one for (_, _, key), one in zip(new, added, strict=True)}
+    return [there[key] for _, _, key in trials]
 
 
 def _propose(connection: Connection, sweep: str, proposals: Sequence[tuple[ProposalRow, CellRow | None]]) -> None:

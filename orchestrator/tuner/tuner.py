@@ -34,6 +34,7 @@ class Tuner(Growth):
         self.samples = tuple(cell for group in self._plan.groups for cell in group.cells)
         assert isinstance(spec.options, TuningConfig)
         self._options = spec.options
+        self._stale = False
         self._load()
 
     def _load(self) -> None:
@@ -67,6 +68,9 @@ class Tuner(Growth):
         return proposals_of(self._store, sweep, pinned_spec(self._store, sweep), self._options.goal)
 
     def step(self, ended: Collection[int] | None) -> Grown:
+        if self._stale:
+            self._load()
+        self._stale = True  # until the store has what courses now take for decided
         self._ledger.learn(ended)
         wanted: list[Wanted] = []
         proposals: list[tuple[ProposalRow, CellRow | None]] = []
@@ -80,10 +84,11 @@ class Tuner(Growth):
             if step.best is not None:
                 best[number] = step.best
         try:
-            return self._ledger.ask(wanted, proposals, verdicts, best)
+            grown = self._ledger.ask(wanted, proposals, verdicts, best)
         except GrownElsewhereError:
-            self._load()
             return Grown(again=True)
+        self._stale = False
+        return grown
 
     @property
     def over(self) -> bool:
