@@ -106,22 +106,20 @@ class _Checks:
             self._finite(*exhaustive[0])
 
     def _cmaes(self, place: Node) -> None:
-        """What Optuna's CmaEsSampler refuses, ignores or leaves to chance."""
+        """What Optuna's CmaEsSampler refuses or leaves to chance."""
         instead = "one that can: tpe, gp or nsga2"
         if len(self._options.objectives) > 1:
             self._problems.add(
                 place, "sampler cmaes takes one objective", expected="one that takes several: tpe, nsga2"
             )
-        if self._options.constraints:
-            self._problems.add(place, "sampler cmaes does not heed constraints", expected=instead)
         for mechanism, parameters in self._studies():
             numbers = [one for one in parameters if one.kind != "categorical"]
             if any(one.when for one in parameters):
                 self._problems.add(place, "sampler cmaes has no use for dimensions with `when`", expected=instead)
                 return
-            if len(numbers) < 2:
+            if not numbers:
                 name = mechanism.model_fields["name"].default
-                wrong = f"sampler cmaes needs two dimensions that take numbers, and {name} has {len(numbers)}"
+                wrong = f"sampler cmaes needs a dimension that takes numbers, and {name} has none"
                 self._problems.add(place, wrong, expected=instead)
                 return
 

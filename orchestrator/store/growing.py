@@ -41,9 +41,10 @@ class Growing(StorePart):
         """Add `trials` and `proposals` to `sweep` and note `verdicts` on earlier ones; the trials as they are linked.
 
         proposals: each with its cell, of which trials may be asked for later only
-
         best: the numbers of the best by study, where they have become others; the tracker is told of their trials again
-        A trial that the sweep has is not added again, and nothing is to a sweep that has ended. Raises GrownElsewhereError where one of the proposals is there.
+
+        A trial that the sweep has is not added again, and nothing is to a sweep that has ended. Raises
+        GrownElsewhereError where one of the proposals is there.
         """
         try:
             with self.engine.begin() as connection:

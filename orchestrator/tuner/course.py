@@ -23,6 +23,9 @@ from tasks.workload import WorkloadConfig
 MOST_HELD_OUT = 50
 """Proposals of one Pareto front that are evaluated on the held-out seeds, at most."""
 
+BY_GENERATION = ("nsga2", "nsga3", "cmaes")
+"""Samplers that make a generation from the one before."""
+
 CellOf = Callable[[WorkloadConfig, MechanismConfig], CellRow]
 Verdict = tuple[ProposalState, str | None]
 """What became of a proposal: its state, and why it failed."""
@@ -77,7 +80,8 @@ class Course:
     """Drives one study. What it asks for follows from its spec and the results of earlier batches, never from timing.
 
     Two batches are under way at a time, so that workers have work while proposals are made: a batch is made from the
-    results of all batches but the one before. Where a pruner compares with whatever is there, it is one at a time.
+    results of all batches but the one before. It is one at a time where a sampler makes generations, or a pruner
+    compares with whatever is there.
     """
 
     def __init__(
@@ -93,7 +97,7 @@ class Course:
         self._levels = stops if isinstance(stops, Levels) else None
         self._race = Race(self.goal, stops.p) if isinstance(stops, Wilcoxon) else None
         self._stages = _stages(stops, len(self._seeds))
-        self._under_way = 1 if self._levels else 2
+        self._under_way = 1 if self._levels or study.sampler.name in BY_GENERATION else 2
         self._batch = options.batch or default_batch(study.sampler, study.parameters)
         self._live = LiveStudy(study.parameters, self.goal, study.sampler, study.seed, pruner=self._levels)
         self._flying: deque[Batch] = deque()

@@ -98,23 +98,6 @@ def studies_of(spec: Spec) -> tuple[StudySpec, ...]:
     return tuple(found)
 
 
-def references_of(spec: Spec) -> tuple[MechanismConfig, ...]:
-    """The mechanisms of which nothing is searched: what the best are compared with, on the seeds held out.
-
-    Raises ValueError unless the spec tunes.
-    """
-    search = tuning_options(spec).search
-    workload = spec.workload_entries[0].config_class
-    entries = [one for one in spec.mechanism_entries if not parameters_of(search, workload, one.config_class)]
-    return tuple(config for one in entries for config in one.configs() if isinstance(config, MechanismConfig))
-
-
-def held_out_seeds(spec: Spec) -> tuple[int, ...]:
-    """The seeds that follow the largest of the spec's. Raises ValueError unless the spec tunes."""
-    first = max(spec.seeds) + 1
-    return tuple(range(first, first + tuning_options(spec).held_out))
-
-
 @dataclass(frozen=True)
 class _Combination:
     """One config of a workload or mechanism, with a value for what is searched of it."""

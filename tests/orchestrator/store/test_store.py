@@ -171,7 +171,8 @@ def test_a_glance_sees_what_the_store_sees(tmp_path: Path) -> None:
         assert glance.cell_costs({"recency"}, most) == store.cell_costs({"recency"}, most)
         assert glance.stream_costs(most) == store.stream_costs(most)
     assert len(glance.cell_costs({"recency"}, 2)) == 2
-    assert glance.starts(5) == store.starts(5)
+    assert glance.runs(5) == store.runs(5)
+    assert glance.crew_seen() == store.crew_seen()
 
 
 def test_a_glance_refuses_what_the_store_refuses(tmp_path: Path) -> None:

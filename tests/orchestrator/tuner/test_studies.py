@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from orchestrator.plan import Plan
 from orchestrator.spec import read_spec, starter_spec
-from orchestrator.tuner.studies import held_out_seeds, references_of, studies_of
+from orchestrator.tuner.studies import studies_of
 
 TEXT = """\
 name: x
@@ -67,16 +68,18 @@ def test_seeds_differ_by_workload_mechanism_and_repeat_but_not_by_sampler() -> N
     assert not by_seed & {one.seed for one in studies_of(read_spec(TEXT, ["sampler_seed=1"]))}
 
 
-def test_references_and_seeds_held_out() -> None:
+def test_references_are_asked_for_on_the_seeds_held_out_and_nothing_else_at_first() -> None:
     spec = read_spec(TEXT)
-    assert [one.name for one in references_of(spec)] == ["full_attention"]
-    assert held_out_seeds(spec) == (10, 11, 12)
+    assert spec.held_out == (10, 11, 12)
+    asked = list(Plan(spec).trials())
+    assert {cell.mechanism["name"] for cell, _, _ in asked} == {"full_attention"}
+    assert {seed for _, seed, _ in asked} == set(spec.held_out)
 
 
 def test_a_dimension_of_the_workload_leaves_no_reference() -> None:
     text = TEXT.replace("search:", "search:\n  workload.dim: {low: 16, high: 64}")
     spec = read_spec(text)
-    assert references_of(spec) == ()
+    assert list(Plan(spec).trials()) == []
     assert [one.mechanism_fields["name"] for one in studies_of(spec)[:4]] == ["full_attention"] * 4
     assert "dim" not in studies_of(spec)[0].workload_fields
 
