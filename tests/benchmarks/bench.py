@@ -3,8 +3,7 @@
     make bench
 
 Then, from `building.py`, how near the blocked build comes to the machine's matrix product, from `tuning.py` how many
-proposals a second studies make, and from `scheduling.py`
-what a trial costs that computes nothing.
+proposals a second studies make, and from `scheduling.py` what a trial costs that computes nothing.
 
 Times on a shared machine are noisy; the ratios, taken in the same run, are what to quote.
 """
