@@ -2,8 +2,8 @@
 
     python tests/benchmarks/tuning.py
 
-A proposal is made, stored, evaluated on Ray on one seed, told, and tracked in MLflow meanwhile. Counted is the time from
-the start of its first trial to the end of its last.
+A proposal is made, stored, evaluated on Ray on one seed, told, and tracked in MLflow meanwhile. The time counts from
+the start of the first trial to the end of the last.
 """
 
 from __future__ import annotations
