@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from orchestrator.errors import ExecutorError, RequestError
 from orchestrator.settings import Settings
 from orchestrator.software import LIBRARIES, library_version
 
@@ -21,9 +22,6 @@ LEAST_DISK_BYTES = 2 * 10**9
 
 PAGES_PORT = 5000
 """Where `slotsweep dashboard` listens, unless it is told otherwise."""
-
-RAY_TOKEN_FILE = Path(".ray") / "auth_token"
-"""Where Ray looks for a cluster's token in the home folder, unless it is told otherwise."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +62,8 @@ def examine(settings: Settings) -> list[Finding]:
     for check in checks:
         try:
             finding = check(settings)
+        except (RequestError, ExecutorError) as error:
+            finding = Finding(check.__name__.lstrip("_"), False, str(error), CURES[check])
         except Exception as error:
             finding = Finding(check.__name__.lstrip("_"), False, f"{type(error).__name__}: {error}", CURES[check])
         findings.append(replace(finding, detail=_without_passwords(finding.detail, settings)))
@@ -220,9 +220,11 @@ def _gpu(_: Settings) -> Finding:
 
 def _tokens(_: Settings) -> Finding:
     """Whether the cluster's token is where the environment says. It is not shown."""
+    from workers.gcs import TOKEN_FILE, ClusterTokenError, check_token_file
+
     mode, direct = os.environ.get("RAY_AUTH_MODE"), os.environ.get("RAY_AUTH_TOKEN")
     named = os.environ.get("RAY_AUTH_TOKEN_PATH")
-    file = Path(named) if named else Path.home() / RAY_TOKEN_FILE
+    file = Path(named) if named else Path.home() / TOKEN_FILE
     if mode == "disabled" or direct:
         told = "Ray's is not used: RAY_AUTH_MODE=disabled" if mode == "disabled" else "Ray's is in RAY_AUTH_TOKEN"
         return Finding("tokens", True, told)
@@ -231,11 +233,13 @@ def _tokens(_: Settings) -> Finding:
         return Finding(
             "tokens", mode != "token", f"none{', though RAY_AUTH_MODE=token' if mode == 'token' else ''}", cure
         )
-    empty = not file.read_text().strip()
+    try:
+        check_token_file(file)
+    except ClusterTokenError as error:
+        return Finding("tokens", False, str(error), CURES[_tokens])
     open_to_all = bool(file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH))
     warning = f"; others on this machine may read it, until `chmod 600 {file}`" if open_to_all else ""
-    detail = f"Ray's {'should be' if empty else 'is'} in {file}{', which is empty' if empty else warning}"
-    return Finding("tokens", not empty, detail, CURES[_tokens])
+    return Finding("tokens", True, f"Ray's is in {file}{warning}")
 
 
 def _cluster(settings: Settings) -> Finding:
@@ -269,6 +273,9 @@ def _ray(settings: Settings) -> Finding:
         nodes = [node for node in cluster_nodes(settings.ray_address) if node.usable]
         cure = "join a machine: slotsweep worker --join " + settings.ray_address
         return Finding("ray", any(node.cpus for node in nodes), "; ".join(map(str, nodes)) or "no node", cure)
+    from orchestrator.fleet import check_local
+
+    check_local()
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     import ray
 
@@ -325,7 +332,7 @@ CURES: dict[Callable[[Settings], Finding], str] = {
     _kernels: "set SLOTSWEEP_HOME to a folder that can be written, and see that numba works: python -c 'import numba'",
     _hardware: "this should always work: please report it",
     _gpu: "see that torch works: python -c 'import torch; torch.cuda.is_available()'",
-    _tokens: "copy the head's token (`ray get-auth-token`) into a file, and set RAY_AUTH_TOKEN_PATH to it",
+    _tokens: "where no cluster wants a token, unset RAY_AUTH_TOKEN_PATH and RAY_AUTH_MODE",
     _cluster: "correct RAY_ADDRESS (HOST:PORT of the head), or unset it to use Ray on this machine",
     _ray: "correct RAY_ADDRESS, or unset it to start a local Ray, which `python -c 'import ray; ray.init()'` tries",
     _ports: "let processes on this machine listen on 127.0.0.1, which a sandbox or firewall may forbid",

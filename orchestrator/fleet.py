@@ -12,7 +12,16 @@ from typing import Any
 from models.devices.device import DeviceClass
 from orchestrator.errors import ExecutorError, RequestError
 from workers.devices import ACCELERATOR_TYPE, CUDA_MEMORY, Offer
-from workers.gcs import DEATHS, Cluster, ClusterError, ClusterRequestError, reach, split_address
+from workers.gcs import (
+    DEATHS,
+    Cluster,
+    ClusterError,
+    ClusterRequestError,
+    ClusterTokenError,
+    check_token,
+    reach,
+    split_address,
+)
 
 NODES_NAMED = 8
 
@@ -174,12 +183,8 @@ def cluster_nodes(address: str) -> list[Node]:
 @contextmanager
 def open_cluster(address: str) -> Iterator[Cluster]:
     """The records of the cluster whose head is at `address`; raises as `cluster_nodes`."""
-    try:
+    with _errors_for_users():
         cluster = Cluster(address)
-    except ClusterRequestError as error:
-        raise RequestError(f"RAY_ADDRESS: {error}") from error
-    except ClusterError as error:
-        raise ExecutorError(f"RAY_ADDRESS: {error}") from error
     try:
         yield cluster
     finally:
@@ -194,8 +199,24 @@ def check_cluster(address: str) -> None:
     if is_read_directly(address):
         with open_cluster(address):
             return
+    with _errors_for_users():
+        place = split_address(address.partition("://")[2])
+        check_token()
+        reach(*place)
+
+
+def check_local() -> None:
+    """Raise RequestError if a Ray that is started on this machine would not find the token that it is told to use."""
+    with _errors_for_users():
+        check_token(local=True)
+
+
+@contextmanager
+def _errors_for_users() -> Iterator[None]:
     try:
-        reach(*split_address(address.partition("://")[2]))
+        yield
+    except ClusterTokenError as error:
+        raise RequestError(str(error)) from error
     except ClusterRequestError as error:
         raise RequestError(f"RAY_ADDRESS: {error}") from error
     except ClusterError as error:

@@ -10,7 +10,16 @@ from models.devices.device import DEVICE_CLASSES, DeviceClass
 from models.stream import KEY_BYTES
 from orchestrator.batching import stream_tokens
 from orchestrator.errors import RequestError
-from orchestrator.fleet import Demand, Want, check_cluster, cluster_nodes, is_read_directly, local_node, unmet
+from orchestrator.fleet import (
+    Demand,
+    Want,
+    check_cluster,
+    check_local,
+    cluster_nodes,
+    is_read_directly,
+    local_node,
+    unmet,
+)
 from orchestrator.plan import Plan
 from orchestrator.settings import Settings
 from tasks.devices import hindrance
@@ -29,8 +38,7 @@ def check_before_submitting(plan: Plan, settings: Settings) -> None:
     if settings.ray_address is None:
         _check_streams(plan)
     _check_mechanisms(plan)
-    if settings.ray_address is not None:
-        check_cluster(settings.ray_address)
+    check_local() if settings.ray_address is None else check_cluster(settings.ray_address)
     if not plan.spec.policy.wait:
         _check_fleet(plan, settings)
     if plan.kind.measures_time:

@@ -10,6 +10,7 @@ import os
 import socket
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -32,6 +33,9 @@ MACHINE_PREFIX = "machine:"
 
 RAY_KEY, RAY_NAMESPACE = b"CLUSTER_METADATA", b"cluster"
 
+TOKEN_FILE = Path(".ray") / "auth_token"
+"""Where Ray looks for a cluster's token in the home folder, unless it is told otherwise."""
+
 PREEMPTED = "preempted"
 DEATHS = {1: "terminated", 2: "crashed", 3: PREEMPTED, 4: "drained"}
 """Why a node is gone, by Ray's number: ended in order (by SIGTERM, or `ray stop`), lost, or drained."""
@@ -45,6 +49,10 @@ class ClusterError(Exception):
 
 class ClusterRequestError(ClusterError):
     """What was given to find or enter a cluster (its address, a file) is wrong in itself."""
+
+
+class ClusterTokenError(ClusterRequestError):
+    """The file that should hold the cluster's token cannot be read, or is empty."""
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -105,6 +113,7 @@ class Cluster:
     def __init__(self, address: str) -> None:
         self.address = address = running_here() if address == AUTO else address
         self.host, self.port = split_address(address)
+        check_token()
         self.own_ip = reach(self.host, self.port)
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         os.environ.setdefault("RAY_py_gcs_connect_timeout_s", CONNECT_SECONDS)
@@ -197,6 +206,34 @@ def running_here() -> str:
             "or give the head's HOST:PORT"
         )
     return str(found)
+
+
+def check_token(*, local: bool = False) -> None:
+    """Raise ClusterTokenError where Ray is to use a token and would find none: its own client then ends the process.
+
+    local: for a Ray on this machine, which makes itself a token unless a file is named
+    """
+    mode, named = os.environ.get("RAY_AUTH_MODE", "").lower(), os.environ.get("RAY_AUTH_TOKEN_PATH")
+    if mode == "disabled" or os.environ.get("RAY_AUTH_TOKEN"):
+        return
+    if named:
+        check_token_file(Path(named))
+    elif mode == "token" and not local:
+        check_token_file(Path.home() / TOKEN_FILE)
+
+
+def check_token_file(path: Path) -> None:
+    """Raise ClusterTokenError if there is no token in the file at `path`."""
+    cure = (
+        "copy the head's token (there, `ray get-auth-token` prints it) into a file, and set RAY_AUTH_TOKEN_PATH to it"
+    )
+    try:
+        empty = not path.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is no text"
+        raise ClusterTokenError(f"the token file {path} cannot be read ({why}): {cure}") from error
+    if empty:
+        raise ClusterTokenError(f"the token file {path} is empty: {cure}")
 
 
 def token_refused(address: str) -> str:

@@ -21,7 +21,7 @@ from types import FrameType
 from typing import Any
 
 from workers.devices import Offer, this_machine_offers
-from workers.gcs import Cluster, ClusterError, ClusterRequestError, Versions
+from workers.gcs import Cluster, ClusterError, Versions, check_token_file
 from workers.hardware import this_machine
 
 NECESSARY = ("python", "ray", "slotsweep")
@@ -64,15 +64,8 @@ def not_told(theirs: Mapping[str, str]) -> str:
 
 
 def use_token_file(path: Path) -> None:
-    """Let Ray take the cluster's token from the file at `path`. Raises ClusterRequestError if that cannot be read."""
-    try:
-        empty = not path.read_text().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ClusterRequestError(f"the token file {path} cannot be read: {error}") from error
-    if empty:
-        raise ClusterRequestError(
-            f"the token file {path} is empty: copy the head's token into it (`ray get-auth-token`)"
-        )
+    """Let Ray take the cluster's token from the file at `path`. Raises ClusterTokenError if there is none in it."""
+    check_token_file(path)
     os.environ.pop("RAY_AUTH_TOKEN", None)  # which Ray would prefer
     os.environ["RAY_AUTH_TOKEN_PATH"] = str(path.absolute())
 

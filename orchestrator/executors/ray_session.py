@@ -10,7 +10,7 @@ from typing import Any
 
 from orchestrator.errors import ExecutorError
 from orchestrator.executors.ray_orphans import end_orphans_after_this_process
-from orchestrator.fleet import Node, check_cluster, nodes_of
+from orchestrator.fleet import Node, check_cluster, check_local, nodes_of
 from orchestrator.settings import Settings
 from workers.devices import this_machine_offers
 from workers.gcs import MACHINE_PREFIX, NAMESPACE, VERSIONS_KEY, machine_key, machines_told
@@ -25,7 +25,7 @@ default of a minute would only keep orphans alive for as long, after a kill."""
 
 
 def start_ray(settings: Settings) -> None:
-    """Start a local Ray, or join the cluster that the settings name. Raises ExecutorError."""
+    """Start a local Ray, or join the cluster that the settings name. Raises ExecutorError, or RequestError."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     if not settings.ray_address:
         os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", GCS_SECONDS)
@@ -34,8 +34,7 @@ def start_ray(settings: Settings) -> None:
 
     # That the cluster asks for a token is as it should be, and no news for whoever runs a sweep.
     logging.getLogger("ray._private.authentication.authentication_token_setup").setLevel(logging.ERROR)
-    if settings.ray_address:
-        check_cluster(settings.ray_address)
+    check_local() if settings.ray_address is None else check_cluster(settings.ray_address)
     common: dict[str, Any] = {"log_to_driver": False, "configure_logging": False, "namespace": "slotsweep"}
     try:
         if settings.ray_address:

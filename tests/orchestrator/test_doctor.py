@@ -147,12 +147,28 @@ def test_a_token_file_that_is_empty_or_not_there_fails(
 ) -> None:
     file = tmp_path / "token"
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(file))
-    with pytest.raises(FileNotFoundError):
-        doctor._tokens(settings(tmp_path))
+    found = doctor._tokens(settings(tmp_path))
+    assert not found.ok
+    assert found.detail.startswith(f"the token file {file} cannot be read (No such file or directory): copy")
     file.write_text("\n")
     found = doctor._tokens(settings(tmp_path))
     assert not found.ok
     assert "is empty" in found.detail
+
+
+@pytest.mark.parametrize("address", [{}, {"RAY_ADDRESS": "127.0.0.1:6379"}])
+def test_a_token_file_that_is_not_there_is_said_wherever_it_is_needed(
+    tmp_path: Path, no_token: Path, monkeypatch: pytest.MonkeyPatch, address: dict[str, str]
+) -> None:
+    """Ray's own client would end the process."""
+    for name in (check.__name__ for check in doctor.CURES):
+        if name not in ("_tokens", "_cluster", "_ray"):
+            monkeypatch.setattr(doctor, name, lambda _: Finding("quiet", True, ""))
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "none"))
+    found = {one.check: one for one in doctor.examine(settings(tmp_path, **address))}
+    for check in ("tokens", "ray", *(["cluster"] if address else [])):
+        assert not found[check].ok
+        assert found[check].detail.startswith(f"the token file {tmp_path / 'none'} cannot be read"), found[check]
 
 
 # --- the cluster ---

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.errors import ExecutorError
+from orchestrator.errors import ExecutorError, RequestError
 from orchestrator.executors.placing import places
-from orchestrator.fleet import Node, Want, local_node, nodes_of, same_model, unmet
+from orchestrator.fleet import Node, Want, check_local, local_node, nodes_of, same_model, unmet
 from orchestrator.machines import commonest_machine
+from tests.orchestrator.specs import SMALL
 from workers.devices import Offer
+from workers.gcs import FRAME_HEADER_BYTES, HTTP2_PREFACE
 
 H100 = Node("a", "big", 16, cuda=2, gpus=2, accelerator="H100", cuda_memory=160)
 T4 = Node("b", "small", 4, cuda=1, gpus=1, accelerator="T4", cuda_memory=15)
@@ -166,3 +172,50 @@ def test_wrong_requests_exit_with_2(slotsweep: Callable[..., Any], arguments: li
     ran = slotsweep(*arguments, RAY_ADDRESS="nonsense")
     assert ran.code == 2
     assert said in ran.err
+
+
+@pytest.fixture
+def greets() -> Iterator[str]:
+    """The address of what speaks HTTP/2, as a cluster's head does, and no more."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            with suppress(OSError):
+                while True:
+                    server.accept()[0].sendall(HTTP2_PREFACE[-FRAME_HEADER_BYTES:])
+
+        threading.Thread(target=answer, daemon=True).start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("command", [["worker", "--join", "HEAD"], ["workers"], ["run", "sweep.yaml"]])
+def test_a_token_that_is_not_there_is_said_before_rays_client_aborts(
+    slotsweep: Callable[..., Any], tmp_path: Path, greets: str, command: list[str]
+) -> None:
+    (tmp_path / "sweep.yaml").write_text(SMALL)
+    (tmp_path / ".ray").mkdir()
+    empty = tmp_path / ".ray" / "auth_token"
+    command = [greets if word == "HEAD" else word for word in command]
+    named = str(tmp_path / "none")
+    for environment, said in [
+        ({"RAY_AUTH_TOKEN_PATH": named}, f"the token file {named} cannot be read"),
+        ({"RAY_AUTH_MODE": "token"}, f"the token file {empty} cannot be read"),
+        ({"RAY_AUTH_MODE": "token"}, f"the token file {empty} is empty"),
+    ]:
+        ran = slotsweep(*command, HOME=str(tmp_path), RAY_ADDRESS=greets, **environment)
+        assert (ran.code, said in ran.err) == (2, True), ran.err
+        if environment.keys() == {"RAY_AUTH_MODE"}:
+            empty.touch()
+
+
+def test_a_local_ray_makes_a_token_of_its_own_unless_a_file_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", "/nosuch")
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    check_local()
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", "/nosuch")
+    with pytest.raises(RequestError, match="the token file /nosuch cannot be read"):
+        check_local()
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    check_local()
