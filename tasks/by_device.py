@@ -15,10 +15,8 @@ from tasks.until_section import until_section
 
 def summarise(kind: type[Kind], rows: Sequence[Row], asked: Asked = NOTHING_ASKED) -> Summary:
     """The summary of `kind`; where trials were asked for on several device classes, one of all, compared at the end."""
-    devices: dict[str, list[Row]] = {}
-    for row in rows:
-        devices.setdefault(row["device"], []).append(row)
-    if len(devices) < 2:
+    devices = _by_device(rows)
+    if len(devices) < 2 or kind.proposes:  # a study is one, whatever computes its trials
         return _summary(kind, rows, asked)
     parts = [_named(device, _summary(kind, of_device, asked)) for device, of_device in devices.items()]
     return Summary(
@@ -33,6 +31,16 @@ def _summary(kind: type[Kind], rows: Sequence[Row], asked: Asked) -> Summary:
     if asked.until is None:
         return summary
     return replace(summary, sections=(until_section(rows, asked.until), *summary.sections))
+
+
+def _by_device(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """Rows by device class. One that any device may compute, and none has, counts with the first that has computed."""
+    computed = [row["device"] for row in rows if row["state"] == "done"]
+    devices: dict[str, list[Row]] = {}
+    for row in rows:
+        device = computed[0] if row["device"] == "any" and computed else row["device"]
+        devices.setdefault(device, []).append(row)
+    return devices
 
 
 def _named(device: str, summary: Summary) -> Summary:

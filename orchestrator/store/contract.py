@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError
 from orchestrator.code_snapshot import CodeSnapshot
 from orchestrator.store import schema
 from orchestrator.store.growing import GrownElsewhereError
-from orchestrator.store.records import CellRow, Counts, NewSweep, ProposalRow, TrialResult
+from orchestrator.store.records import CellRow, Counts, NewSweep, ProposalRow, TrialResult, Verdict
 from orchestrator.store.states import SweepState, TrialState
 from orchestrator.store.store import Store
 
@@ -111,7 +111,7 @@ class StoreContract:
         added = store.grow(submitted.sweep, trials, [(one, cell("cell-9")) for one in made])
         assert [(one.position, one.seed, one.state) for one in added] == [(2, 5, "pending"), (3, 6, "pending")]
         assert store.sweep(submitted.sweep).trials == 4
-        assert store.grow(submitted.sweep, [], (), {(0, 1): ("failed", "no metric")}) == []
+        assert store.grow(submitted.sweep, [], (), {(0, 1): Verdict("failed", "no metric")}) == []
         assert store.proposals(submitted.sweep) == [made[0], replace(made[1], state="failed", error="no metric")]
         lease = store.claim(submitted.sweep, [added[0].trial], WORKER, 60)
         assert lease is not None

@@ -14,13 +14,12 @@ from orchestrator.store import schema
 from orchestrator.store.base import StorePart
 from orchestrator.store.chunks import chunks
 from orchestrator.store.engine import reading
-from orchestrator.store.records import CellRow, ProposalRow, SweepTrial
+from orchestrator.store.records import CellRow, ProposalRow, SweepTrial, Verdict
 from orchestrator.store.states import ENDED, TrialState
 from orchestrator.store.submitting import TrialAsked, add_trials, next_position, store_cells
-from tasks.search import ProposalState
 
-Verdicts = Mapping[tuple[int, int], tuple[ProposalState, str | None]]
-"""What became of proposals: {(study, number): (state, error)}."""
+Verdicts = Mapping[tuple[int, int], Verdict]
+"""What became of proposals, by study and number."""
 
 
 class GrownElsewhereError(StoreError):
@@ -93,7 +92,7 @@ class Growing(StorePart):
             select(
                 columns.study, columns.number, columns.batch, columns.params, columns.attributes,
                 schema.cells.c.digest, columns.same_as, columns.enqueued, columns.state, columns.error,
-                columns.best,
+                columns.seeds, columns.best,
             )
             .outerjoin(schema.cells, schema.cells.c.id == columns.cell)
             .where(columns.sweep == sweep)
@@ -168,11 +167,11 @@ def _propose(connection: Connection, sweep: str, proposals: Sequence[tuple[Propo
 
 def _judge(connection: Connection, sweep: str, verdicts: Verdicts) -> None:
     columns = schema.proposals.c
-    for (study, number), (state, error) in verdicts.items():
+    for (study, number), verdict in verdicts.items():
         connection.execute(
             update(schema.proposals)
             .where(columns.sweep == sweep, columns.study == study, columns.number == number)
-            .values(state=state, error=error)
+            .values(**asdict(verdict))
         )
 
 

@@ -164,6 +164,7 @@ class ProposalRow:
     attributes  what the sampler must have at hand to go on
     cell        its digest; None where the params make no config, see `error`
     same_as     the number of an earlier proposal with the same cell
+    seeds       how many of the sweep's seeds it was judged by; None: it is open or failed
     best        whether no other of its study is better, once all are known
     """
 
@@ -177,7 +178,17 @@ class ProposalRow:
     enqueued: bool = False
     state: ProposalState = "open"
     error: str | None = None
+    seeds: int | None = None
     best: bool = False
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a proposal; see `ProposalRow`."""
+
+    state: ProposalState = "open"
+    error: str | None = None
+    seeds: int | None = None
 
 
 @dataclass(frozen=True)

@@ -155,6 +155,7 @@ proposals = Table(
     Column("enqueued", Boolean, nullable=False),
     Column("state", String(16), nullable=False),
     Column("error", Text),
+    Column("seeds", Integer),
     Column("best", Boolean, nullable=False),
     _one_of("state", ["open", "complete", "stopped", "failed"], "state"),
 )

@@ -11,13 +11,13 @@ from pydantic import ValidationError
 
 from models.config import MechanismConfig, round_numbers
 from orchestrator.ledger import Ledger, Wanted
-from orchestrator.store.records import CellRow, ProposalRow
+from orchestrator.store.records import CellRow, ProposalRow, Verdict
 from orchestrator.tuner.live import Known, LiveStudy, Stored, Told
-from orchestrator.tuner.samplers import default_batch
+from orchestrator.tuner.samplers import default_batch, sized
 from orchestrator.tuner.studies import StudySpec
 from tasks.kinds.tuning import Levels, TuningConfig, Wilcoxon
 from tasks.racing import Metrics, Race, looks
-from tasks.search import Goal, Params, Proposal, ProposalState, best_of, full_name, split
+from tasks.search import Goal, Params, Proposal, best_of, full_name, split
 from tasks.workload import WorkloadConfig
 
 MOST_HELD_OUT = 50
@@ -27,8 +27,9 @@ BY_GENERATION = ("nsga2", "nsga3", "cmaes")
 """Samplers that make a generation from the one before."""
 
 CellOf = Callable[[WorkloadConfig, MechanismConfig], CellRow]
-Verdict = tuple[ProposalState, str | None]
-"""What became of a proposal: its state, and why it failed."""
+
+
+OPEN = Verdict()
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,7 @@ class Member:
     params: Params
     cells: tuple[CellRow, ...]
     same_as: int | None = None
-    state: ProposalState = "open"
-    error: str | None = None
+    verdict: Verdict = OPEN
 
 
 @dataclass
@@ -63,7 +63,7 @@ class Batch:
     @property
     def going(self) -> list[Member]:
         """Those that are not decided yet."""
-        return [member for member in self.members if member.state == "open"]
+        return [member for member in self.members if member.verdict.state == "open"]
 
 
 @dataclass
@@ -79,9 +79,9 @@ class Step:
 class Course:
     """Drives one study. What it asks for follows from its spec and the results of earlier batches, never from timing.
 
-    Two batches are under way at a time, so that workers have work while proposals are made: a batch is made from the
-    results of all batches but the one before. It is one at a time where a sampler makes generations, or a pruner
-    compares with whatever is there.
+    Once something is known, two batches are under way at a time, so that workers have work while proposals are made: a
+    batch is made from the results of all batches but the one before. It is always one where a sampler makes
+    generations, or a pruner compares with whatever is there.
     """
 
     def __init__(
@@ -98,8 +98,9 @@ class Course:
         self._race = Race(self.goal, stops.p) if isinstance(stops, Wilcoxon) else None
         self._stages = _stages(stops, len(self._seeds))
         self._under_way = 1 if self._levels or study.sampler.name in BY_GENERATION else 2
-        self._batch = options.batch or default_batch(study.sampler, study.parameters)
-        self._live = LiveStudy(study.parameters, self.goal, study.sampler, study.seed, pruner=self._levels)
+        sampler = sized(study.sampler, options.trials)
+        self._batch = options.batch or default_batch(sampler, study.parameters, options.trials)
+        self._live = LiveStudy(study.parameters, self.goal, sampler, study.seed, pruner=self._levels)
         self._flying: deque[Batch] = deque()
         self._told: list[Member] = []
         self._mending: list[Member] = []
@@ -134,19 +135,20 @@ class Course:
     def _take_up(self, rows: Sequence[ProposalRow], ledger: Ledger) -> None:
         batches: dict[int, list[Member]] = {}
         for row in rows:
-            member = self._member(row.params, row.number, (row.state, row.error))
+            member = self._member(row.params, row.number, Verdict(row.state, row.error, row.seeds))
             batches.setdefault(row.batch, []).append(member)
         under_way = {row.batch for row in rows if row.state == "open"}
         for number, batch in sorted(batches.items()):
             if number in under_way:
-                known = [one for other in batches if other <= number - self._under_way for one in batches[other]]
+                last = max(number - self._under_way, min(0, number - 1))
+                known = [one for other in batches if other <= last for one in batches[other]]
                 self._flying.append(Batch(number, batch, self._front(known, ledger)))
             else:
                 self._told += batch
         self._best = self._front(self._told, ledger)
         self._batches = len(batches)
         self._noted = {row.number for row in rows if row.best}
-        self._mending = [one for one in self._told if one.state == "failed" and self._is_mended(one, ledger)]
+        self._mending = [one for one in self._told if one.verdict.state == "failed" and self._is_mended(one, ledger)]
 
     def _by_level(self, member: Member, ledger: Ledger) -> dict[int, float]:
         """Values of the objective at the levels that a proposal came to."""
@@ -170,8 +172,7 @@ class Course:
     def advance(self, ledger: Ledger) -> Step:
         """Take up what `ledger` has learned: what to ask for, and what to note."""
         step = Step()
-        while len(self._flying) < self._under_way and (batch := self._propose(step, ledger)):
-            self._flying.append(batch)
+        self._fill(step)
         while self._flying:
             for batch in self._flying:
                 self._judge(batch, ledger, step)
@@ -180,17 +181,22 @@ class Course:
             first = self._flying.popleft()
             for member in first.members:
                 self._live.tell(member.number, self._telling(member, ledger))
-                step.verdicts[member.number] = member.state, member.error
+                step.verdicts[member.number] = member.verdict
             self._told += first.members
             self._best = self._front(first.members, ledger, self._best)
-            if batch := self._propose(step, ledger):
-                self._flying.append(batch)
+            self._fill(step)
         self._mend(ledger, step)
         if not self._flying and not self._mending:
             self._hold_out(ledger, step)
         return step
 
-    def _propose(self, step: Step, ledger: Ledger) -> Batch | None:
+    def _fill(self, step: Step) -> None:
+        """Make as many batches as may be under way: one as long as nothing is known."""
+        most = self._under_way if self._told else 1
+        while len(self._flying) < most and (batch := self._propose(step)):
+            self._flying.append(batch)
+
+    def _propose(self, step: Step) -> Batch | None:
         """The next batch; None if there is none, or there are as many proposals as there shall be."""
         count = min(self._batch, self._options.trials - self.asked)
         if count <= 0 or self._exhausted:
@@ -218,15 +224,14 @@ class Course:
         self._batches += 1
         return batch
 
-    def _member(self, params: Params, number: int, verdict: Verdict = ("open", None)) -> Member:
-        state, error = verdict
+    def _member(self, params: Params, number: int, verdict: Verdict = OPEN) -> Member:
         try:
             cells = tuple(self._cell(params, level) for level in range(len(self._levels.levels) if self._levels else 1))
         except ValidationError as failure:
             why = "; ".join(str(one["msg"]) for one in failure.errors(include_url=False))
-            return Member(number, params, (), None, "failed", why)
+            return Member(number, params, (), None, Verdict("failed", why))
         first = self._cells.setdefault(cells[-1].digest, number)
-        return Member(number, params, cells, None if first == number else first, state, error)
+        return Member(number, params, cells, None if first == number else first, verdict)
 
     def _cell(self, params: Params, level: int) -> CellRow:
         """The cell of a proposal at a level. Raises ValidationError where the params do not go together."""
@@ -259,8 +264,8 @@ class Course:
             metrics = ledger.metrics(cell, seed)
             missing = [name for name in self.goal.metrics if metrics is not None and name not in metrics]
             if metrics is None or missing:
-                member.state = "failed"
-                member.error = f"no metric `{missing[0]}`" if missing else f"its trial with seed {seed} failed"
+                why = f"no metric `{missing[0]}`" if missing else f"its trial with seed {seed} failed"
+                member.verdict = Verdict("failed", why)
                 return
 
     def _compare(self, batch: Batch, stage: Stage, ledger: Ledger) -> None:
@@ -273,14 +278,14 @@ class Course:
             for member in going:
                 value = self.goal.values(known[member.number])[0]
                 if self._live.should_stop(member.number, stage.level, value) and not last:
-                    member.state = "stopped"
+                    member.verdict = Verdict("stopped", seeds=stage.seeds)
         elif self._race and not last:
             rivals = [*batch.rivals, *_best_of_metrics(list(known.values()), self.goal)]
             for member in going:
                 if self._race.stops(known[member.number], rivals, seeds):
-                    member.state = "stopped"
+                    member.verdict = Verdict("stopped", seeds=stage.seeds)
         for member in batch.going if last else ():
-            member.state = "complete"
+            member.verdict = Verdict("complete", seeds=stage.seeds)
 
     def _metrics(
         self, member: Member, ledger: Ledger, seeds: Sequence[int], level: int = -1
@@ -288,19 +293,22 @@ class Course:
         return ledger.by_metric(member.cells[level].digest, seeds, self.goal.metrics) if member.cells else {}
 
     def _telling(self, member: Member, ledger: Ledger) -> Told:
-        """What the sampler is told: means over the seeds that there are, fewer where a proposal was stopped."""
-        if member.state == "failed":
+        """What the sampler is told: means over the seeds that it was judged by, fewer where it was stopped.
+
+        Of a cell that another study proposed as well there may be more by now.
+        """
+        if member.verdict.state == "failed":
             return Told()
-        if self._levels and member.state == "stopped":
+        if self._levels and member.verdict.state == "stopped":
             return Told(stopped=True)
-        metrics = self._metrics(member, ledger, self._seeds)
+        metrics = self._metrics(member, ledger, self._seeds[: member.verdict.seeds])
         return Told(self.goal.values(metrics), self.goal.violations(metrics))
 
     def _front(self, members: Sequence[Member], ledger: Ledger, before: Sequence[Metrics] = ()) -> list[Metrics]:
         """Metrics of the best of those `before` and of the complete ones of `members`; none where nobody is raced."""
         if self._race is None or len(self._stages) == 1:
             return []
-        complete = [self._metrics(one, ledger, self._seeds) for one in members if one.state == "complete"]
+        complete = [self._metrics(one, ledger, self._seeds) for one in members if one.verdict.state == "complete"]
         return _best_of_metrics([*before, *complete], self.goal)
 
     # -- ending ------------------------------------------------------------------------------------------------------
@@ -312,16 +320,18 @@ class Course:
             if not ledger.has_ended(cell.digest, self._seeds):
                 step.wanted += [(cell, seed) for seed in self._seeds]
                 continue
-            member.state, member.error = "complete", None
+            member.verdict = Verdict("complete", seeds=len(self._seeds))
             self._check(member, Stage(len(member.cells) - 1, len(self._seeds)), ledger)
-            step.verdicts[member.number] = member.state, member.error
+            step.verdicts[member.number] = member.verdict
             self._mending.remove(member)
 
     def _hold_out(self, ledger: Ledger, step: Step) -> None:
         """Ask for the trials of the best on seeds that nothing was chosen by."""
         if self._winners is None:
             decided = [
-                Proposal(0, one.number, {}, one.state, self._metrics(one, ledger, self._seeds), same_as=one.same_as)
+                Proposal(
+                    0, one.number, {}, one.verdict.state, self._metrics(one, ledger, self._seeds), same_as=one.same_as
+                )
                 for one in self._told
             ]
             numbers = {one.number for one in best_of(decided, self.goal)[:MOST_HELD_OUT]}

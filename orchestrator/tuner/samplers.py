@@ -34,14 +34,25 @@ def feedback(name: SamplerName) -> bool:
     return name in ("tpe", "nsga2", "nsga3", "gp", "cmaes")
 
 
-def default_batch(options: SamplerOptions, parameters: Sequence[Parameter]) -> int:
-    """Proposals to make at once: a generation where there are some, few where each result tells the sampler much."""
-    if options.name in ("nsga2", "nsga3"):
-        return options.population or 50
+def sized(options: SamplerOptions, trials: int) -> SamplerOptions:
+    """`options` with a population, where there is one, of which a study of `trials` proposals has several."""
+    if options.name not in ("nsga2", "nsga3") or options.population is not None:
+        return options
+    return options.model_copy(update={"population": min(50, max(4, trials // 5))})
+
+
+def default_batch(options: SamplerOptions, parameters: Sequence[Parameter], trials: int) -> int:
+    """Proposals to make at once: a generation where there are some, few where each result tells the sampler much.
+
+    trials: proposals of the whole study, most of which shall be made from results
+    """
+    if options.population is not None:
+        return options.population
     if options.name == "cmaes":  # as cmaes itself: 4 + 3 ln d
         numbers = sum(parameter.kind != "categorical" for parameter in parameters)
-        return options.population or 4 + math.floor(3 * math.log(max(1, numbers)))
-    return {"tpe": 20, "gp": 5}.get(options.name, 100)
+        return 4 + math.floor(3 * math.log(max(1, numbers)))
+    most = {"tpe": 20, "gp": 5}.get(options.name)
+    return 100 if most is None else min(most, max(2, trials // 12))
 
 
 def seed_of_batch(options: SamplerOptions, seed: int, batch: int) -> int:

@@ -12,9 +12,9 @@ from orchestrator.pinned import pinned_spec
 from orchestrator.plan import Plan
 from orchestrator.spec.spec import Spec
 from orchestrator.store.growing import GrownElsewhereError
-from orchestrator.store.records import CellRow, ProposalRow, SweepRow
+from orchestrator.store.records import CellRow, ProposalRow, SweepRow, Verdict
 from orchestrator.store.store import Store
-from orchestrator.tuner.course import Course, Verdict, points_of
+from orchestrator.tuner.course import Course, points_of
 from orchestrator.tuner.live import Known
 from orchestrator.tuner.proposals import proposals_of
 from orchestrator.tuner.studies import studies_of

@@ -24,8 +24,12 @@ class SamplerOptions(_Strict):
     """A sampler with options of its own; those that it does not have are refused."""
 
     name: SamplerName = Field(description="how proposals are made")
-    startup: int | None = Field(None, ge=0, description="tpe, gp, cmaes: random proposals before it learns; tpe: 10")
-    population: int | None = Field(None, ge=2, description="nsga2, nsga3, cmaes: proposals in a generation; nsga: 50")
+    startup: int | None = Field(
+        None, ge=0, description="tpe, gp, cmaes: random proposals before it learns, a batch at least; tpe: 10"
+    )
+    population: int | None = Field(
+        None, ge=2, description="nsga2, nsga3, cmaes: proposals in a generation; nsga: a fifth of all, 50 at most"
+    )
 
     @model_validator(mode="after")
     def _has(self) -> SamplerOptions:

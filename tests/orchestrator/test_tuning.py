@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from orchestrator.spec import from_canonical
+from orchestrator.plan import Plan
+from orchestrator.runner import execute, submit_plan
+from orchestrator.scheduler import StopRequest
+from orchestrator.settings import Settings
+from orchestrator.spec import from_canonical, read_spec
 from orchestrator.store.records import ProposalRow
 from orchestrator.store.store import Store
+from orchestrator.tuner.live import LiveStudy, Told
 from orchestrator.tuner.proposals import proposals_of
+from orchestrator.tuner.tuner import Tuner
 from tasks.search import Proposal
 from tests.orchestrator.conftest import Ran
 
@@ -285,3 +292,41 @@ def test_a_sweep_that_tunes_can_be_given_more_proposals_and_nothing_else(
     assert more.code == 0, more.err
     assert len(store.proposals(submitted)) == 32
     assert len(store.proposals(sweep)) == len(before) == 24
+
+
+def test_a_restored_study_is_told_what_the_live_one_was(
+    store: Store, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of cells that other studies proposed too, and gave more seeds."""
+    text = TUNE.replace("{low: 0.05, high: 0.95}", "{low: 0.1, high: 0.9, step: 0.1}")
+    text = text.replace("batch: 4\n", "batch: 4\nrepeats: 4\npruner: {name: wilcoxon, first: 4, p: 0.4}\n")
+    told: list[tuple[str, int, Told]] = []
+    tell = LiveStudy.tell
+
+    def noting(self: LiveStudy, number: int, one: Told, by_level: Any = None) -> None:
+        told.append((self._study.study_name, number, one))
+        tell(self, number, one, by_level)
+
+    monkeypatch.setattr(LiveStudy, "tell", noting)
+    spec = read_spec(text)
+    sweep = submit_plan(store, Plan(spec)).sweep
+    execute(settings, store, [sweep], executor="inline", on_progress=lambda _: None, stop=StopRequest())
+    live = sorted(told, key=lambda one: one[:2])
+    told.clear()
+    Tuner(store, store.sweep(sweep), spec)
+    assert len(live) == 4 * 24
+    assert sorted(told, key=lambda one: one[:2]) == live
+    rows = store.proposals(sweep)
+    assert {row.seeds for row in rows if row.state == "stopped"} == {4}
+    trials = store.sweep_trials(sweep)
+    cells = {row: cell.digest for row, cell in store.cells(sweep).items()}
+    seeds = Counter(cells[trial.cell] for trial in trials if trial.seed < 8)
+    assert any(row.state == "stopped" and seeds[row.cell or ""] > 4 for row in rows), "nothing was shared: no test"
+
+
+def test_most_proposals_of_a_short_study_are_made_from_results(tune: Callable[..., str], store: Store) -> None:
+    without_batch = TUNE.replace("batch: 4\n", "")
+    for sampler, least in (("tpe", 20), ("nsga2", 15)):
+        sweep = tune(without_batch, f"sampler={sampler}")
+        made = store.proposals(sweep)
+        assert sum(one.batch > 0 for one in made) >= least

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from orchestrator.tuner.live import Asked, Known, LiveStudy, Stored, Told
-from orchestrator.tuner.samplers import default_batch, seed_of_batch
+from orchestrator.tuner.samplers import default_batch, seed_of_batch, sized
 from tasks.kinds.tuning import Levels, SamplerOptions
 from tasks.search import Goal, Parameter, Params, every_combination
 
@@ -361,7 +361,7 @@ def no_warnings(capsys: pytest.CaptureFixture[str]) -> Iterator[None]:
 
 def test_batches_have_the_size_of_generations() -> None:
     def size(name: str, **options: int) -> int:
-        return default_batch(SamplerOptions.model_validate({"name": name} | options), MIXED)
+        return default_batch(sized(SamplerOptions.model_validate({"name": name} | options), 500), MIXED, 500)
 
     assert [size(name) for name in ("tpe", "gp", "nsga2", "cmaes", "random", "grid")] == [20, 5, 50, 8, 100, 100]
     assert size("nsga3", population=12) == size("cmaes", population=12) == 12

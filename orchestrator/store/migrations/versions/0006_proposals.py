@@ -28,6 +28,7 @@ def upgrade() -> None:
         sa.Column("enqueued", sa.Boolean(), nullable=False),
         sa.Column("state", sa.String(16), nullable=False),
         sa.Column("error", sa.Text(), nullable=True),
+        sa.Column("seeds", sa.Integer(), nullable=True),
         sa.Column("best", sa.Boolean(), nullable=False),
         sa.ForeignKeyConstraint(["sweep"], ["sweeps.id"], name=op.f("fk_proposals_sweep")),
         sa.ForeignKeyConstraint(["cell"], ["cells.id"], name=op.f("fk_proposals_cell")),
