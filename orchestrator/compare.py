@@ -13,7 +13,7 @@ from orchestrator.store.explaining import recorded_modules
 from orchestrator.store.records import SweepRow
 from orchestrator.store.store import Store
 from tasks.cells import Row
-from tasks.comparing import Comparison, NothingInCommonError, Side, compare_sides
+from tasks.comparing import Comparison, NothingInCommonError, Side, compare_sides, uncompared
 from tasks.comparing_sections import comparison_sections
 from tasks.summary import ReportInput, Section, Summary
 from workers.hardware import machine_id
@@ -36,6 +36,7 @@ def compare_sweeps(
     by: what one sweep is split by; None: devices, if it ran on several, else machines. Raises RequestError.
     """
     prices = prices or {}
+    unpaired: list[tuple[Side, Side]] = []
     sides = [split(store, sweep, by or "device") for sweep in sweeps]
     if len(sweeps) == 1:
         if by is None and len(sides[0]) < 2:
@@ -46,12 +47,14 @@ def compare_sweeps(
         pairs = [(first, other) for other in others]
     else:
         pairs = _pairs(sweeps, *sides)
+        unpaired = _unpaired(sweeps, *sides) if all(a.device == b.device for a, b in pairs) else []
     _check_prices(prices, [side for pair in pairs for side in pair])
     code = recorded_modules(store.engine, {row["fingerprint"] for pair in pairs for side in pair for row in side.rows})
     try:
-        return [compare_sides(_priced(a, prices), _priced(b, prices), tolerance, code) for a, b in pairs]
+        compared = [compare_sides(_priced(a, prices), _priced(b, prices), tolerance, code) for a, b in pairs]
     except NothingInCommonError as error:
         raise RequestError(str(error)) from error
+    return [*compared, *(uncompared(a, b, tolerance) for a, b in unpaired)]
 
 
 def split(store: Store, sweep: SweepRow, by: By) -> dict[str, Side]:
@@ -98,6 +101,13 @@ def _pairs(sweeps: Sequence[SweepRow], a: dict[str, Side], b: dict[str, Side]) -
             "common, and several to choose from: compare one of them with itself"
         )
     return [(_named(a[device], sweeps[0], sweeps), _named(b[device], sweeps[1], sweeps)) for device in common]
+
+
+def _unpaired(sweeps: Sequence[SweepRow], a: dict[str, Side], b: dict[str, Side]) -> list[tuple[Side, Side]]:
+    """What one of two sweeps has on device classes that the other has nothing on, beside that nothing."""
+    lacking = [device for device in (*a, *b) if device not in a or device not in b]
+    sides = [[one.get(device, Side(device, device, ())) for device in lacking] for one in (a, b)]
+    return [(_named(x, sweeps[0], sweeps), _named(y, sweeps[1], sweeps)) for x, y in zip(*sides, strict=True)]
 
 
 def _named(side: Side, sweep: SweepRow, sweeps: Sequence[SweepRow]) -> Side:

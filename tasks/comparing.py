@@ -141,8 +141,9 @@ class Comparison:
 
     @property
     def agree(self) -> bool:
-        """Whether every cell that both have could be compared, and none differs by more than the tolerance."""
-        return all(cell.metrics and not cell.exceeding for cell in self.cells)
+        """Whether both sides have the same trials, every cell could be compared, and none exceeds the tolerance."""
+        complete = not self.only_a and not self.only_b and not any(cell.only_a or cell.only_b for cell in self.cells)
+        return complete and all(cell.metrics and not cell.exceeding for cell in self.cells)
 
 
 def compare_sides(a: Side, b: Side, tolerance: float | None = None, code: Code = NO_CODE) -> Comparison:
@@ -150,8 +151,7 @@ def compare_sides(a: Side, b: Side, tolerance: float | None = None, code: Code =
 
     Raises NothingInCommonError.
     """
-    if tolerance is None:
-        tolerance = EXACT if a.device == b.device == "cpu" else NEARLY
+    tolerance = _tolerance(a, b, tolerance)
     mine, others = _finished(a), _finished(b)
     common = [(mine[key], others[key]) for key in mine if key in others]
     if not common:
@@ -159,6 +159,17 @@ def compare_sides(a: Side, b: Side, tolerance: float | None = None, code: Code =
     cells = tuple(_compare_cell(*pair, (a.price, b.price), tolerance, code) for pair in common)
     flags = (*_flags(a, b), *_code_flag(cells))
     return Comparison(a.name, b.name, tolerance, cells, len(mine) - len(common), len(others) - len(common), flags)
+
+
+def uncompared(a: Side, b: Side, tolerance: float | None = None) -> Comparison:
+    """Two sides of which one has no finished trial: what the other has is counted."""
+    return Comparison(a.name, b.name, _tolerance(a, b, tolerance), (), len(_finished(a)), len(_finished(b)), ())
+
+
+def _tolerance(a: Side, b: Side, given: float | None) -> float:
+    if given is not None:
+        return given
+    return EXACT if a.device == b.device == "cpu" else NEARLY
 
 
 def _finished(side: Side) -> dict[str, NamedCell]:

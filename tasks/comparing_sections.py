@@ -22,6 +22,8 @@ def comparison_sections(comparison: Comparison, number: int = 1) -> tuple[Sectio
     """What to show of a comparison, the `number`th of a page: its cells, and what else differs."""
     suffix = "" if number == 1 else f"-{number}"
     title = f"{comparison.b} beside {comparison.a}"
+    if not comparison.cells:
+        return (Section(f"compare{suffix}", title, _left_out(comparison)),)
     cells = Section(f"compare{suffix}", title, _sentences(comparison), _cells(comparison))
     if not comparison.flags:
         return (cells,)
@@ -53,10 +55,22 @@ def _sentences(comparison: Comparison) -> tuple[str, ...]:
             "Memory is the peak of all trials computed in one call, and energy the batch's, shared out by time: these "
             "compare the sides, and tell no mechanism of a batch from another."
         )
+    return (*text, *_left_out(comparison))
+
+
+def _left_out(comparison: Comparison) -> tuple[str, ...]:
+    """What one side alone has finished, whose lack lets `--check` fail."""
+    text = []
     if comparison.only_a or comparison.only_b:
         text.append(
             f"Left out: {comparison.only_a} cells that {comparison.a} alone has finished, {comparison.only_b} that "
             f"{comparison.b} alone has."
+        )
+    seeds = [sum(getattr(cell, side) for cell in comparison.cells) for side in ("only_a", "only_b")]
+    if any(seeds):
+        text.append(
+            f"Left out of cells that both have: {seeds[0]} trials that {comparison.a} alone has finished, {seeds[1]} "
+            f"that {comparison.b} alone has."
         )
     return tuple(text)
 

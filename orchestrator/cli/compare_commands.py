@@ -39,7 +39,8 @@ def compare(
     ] = "table",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="folder for a page with tables and files")] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="exit with 1 unless every cell was compared and is within the tolerance")
+        bool,
+        typer.Option("--check", help="exit with 1 unless both have all trials, and every cell is within the tolerance"),
     ] = False,
     as_json: AsJson = False,
 ) -> None:

@@ -107,7 +107,9 @@ def test_the_machines_of_one_sweep_are_compared_where_it_has_one_device(lab: Lab
 def test_two_sweeps_are_compared_device_by_device_and_changed_code_is_pointed_out(lab: Lab) -> None:
     both = lab.sweep({"cpu": [EPYC], "cuda": [H200]}, name="old")
     later = lab.sweep({"cuda": [H200]}, name="new", code="newer", shift=0.2)
-    [found] = compare_sweeps(lab.store, [both, later])
+    found, lacking = compare_sweeps(lab.store, [both, later])
+    assert (lacking.a, lacking.b, lacking.only_a, lacking.only_b) == ("old on cpu", "new on cpu", 2, 0)
+    assert not lacking.agree
     assert (found.a, found.b) == ("old on cuda", "new on cuda")
     assert all([one.metric for one in cell.exceeding] == ["recall"] for cell in found.cells)
     assert [flag.group for flag in found.flags] == ["code"]
@@ -169,9 +171,12 @@ def test_a_check_fails_where_results_differ_or_nothing_was_compared(lab: Lab, sl
     apart = lab.sweep({"cpu": [EPYC], "cuda": [H200]}, shift=0.2)
     alike = lab.sweep({"cpu": [EPYC], "cuda": [H200]}, shift=0.004)
     no_common_seed = lab.sweep({"cpu": [EPYC, XEON]})
+    shorter = lab.sweep({"cpu": [EPYC]}, budgets=(2,))
+    longer = lab.sweep({"cpu": [EPYC]})
     lab.store.close()
     assert [slotsweep("compare", one.id).code for one in (apart, alike, no_common_seed)] == [0, 0, 0]
     assert [slotsweep("compare", one.id, "--check").code for one in (apart, alike, no_common_seed)] == [1, 0, 1]
+    assert slotsweep("compare", shorter.id, longer.id, "--check").code == 1, "one has a cell that the other lacks"
     assert slotsweep("compare", apart.id, "--check", "--tolerance", "0.5", "--json").code == 0
 
 

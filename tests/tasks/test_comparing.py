@@ -179,6 +179,16 @@ def test_cells_of_one_side_are_counted_and_unfinished_ones_are_not_there() -> No
     assert (len(found.cells), found.only_a, found.only_b) == (1, 1, 1)
 
 
+def test_sides_agree_only_if_neither_lacks_cells_or_seeds() -> None:
+    rows = [row(seed, budget) for seed in range(3) for budget in (2, 4)]
+    assert compared(rows, rows).agree
+    for part in (rows[:-1], [one for one in rows if one["mechanism.budget"] == 2]):
+        assert not compared(rows, part).agree
+        assert not compared(part, rows).agree
+    text = comparison_sections(compared(rows, rows[:-1]))[0].text[-1]
+    assert text == "Left out of cells that both have: 1 trials that one alone has finished, 0 that two alone has."
+
+
 def test_nothing_in_common_names_what_differs() -> None:
     with pytest.raises(NothingInCommonError, match=r"differ in mechanism.budget \(2 and 4\)"):
         compared([row(0, 2), row(0, 2, **{"workload.items": 9})], [row(0, 4)])
