@@ -8,6 +8,7 @@ from pathlib import Path
 
 from orchestrator.pinned import pinned_spec
 from orchestrator.results import result_rows
+from orchestrator.settings import Settings
 from orchestrator.store.records import SweepRow
 from orchestrator.store.store import Store
 from tasks.by_device import summarise
@@ -56,6 +57,15 @@ def report_input(store: Store, sweep: SweepRow) -> ReportInput:
         reproduce=_reproduce(sweep),
         software={name: str(value) for name, value in sweep.software.items()},
     )
+
+
+def write_own_report(store: Store, sweep: SweepRow, settings: Settings) -> tuple[Path, Summary]:
+    """As `write_report`, into the sweep's own folder, without what an earlier drawing left there."""
+    folder = settings.report_folder(sweep.id)
+    for left_over in folder.iterdir() if folder.exists() else ():
+        if left_over.is_file():
+            left_over.unlink()
+    return write_report(store, sweep, folder)
 
 
 def write_report(store: Store, sweep: SweepRow, folder: Path) -> tuple[Path, Summary]:

@@ -142,10 +142,10 @@ class SweepQueue:
         self._artist.shutdown()
 
     def _draw(self, sweep: str) -> Drawn:
-        from orchestrator.reporting import write_report
+        from orchestrator.reporting import write_own_report
 
         row = self._store.sweep(sweep)
-        path, summary = write_report(self._store, row, self._settings.report_folder(sweep))
+        path, summary = write_own_report(self._store, row, self._settings)
         self._store.set_report(sweep, str(path))
         return Drawn(path, summary)
 
@@ -198,11 +198,11 @@ def execute(
 
 def _draw_missing(settings: Settings, store: Store) -> None:
     """Draw the reports of ended sweeps whose process died before it could."""
-    from orchestrator.reporting import write_report
+    from orchestrator.reporting import write_own_report
 
     for row in store.sweeps():
         if row.report is None and row.state in ENDED and row.counts.done:
-            path, _ = write_report(store, row, settings.report_folder(row.id))
+            path, _ = write_own_report(store, row, settings)
             store.set_report(row.id, str(path))
 
 

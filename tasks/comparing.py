@@ -36,6 +36,9 @@ HARDWARE = ("cpu_model", "cores", "cpus", "ram_bytes", "os", "gpu", "gpu_driver"
 VERSIONS = ("python", "numpy", "numba", "torch", "ray", "blas", "git_commit", "git_dirty")
 SETTINGS = ("episodes", "dtype")
 
+RECORD = ("key", "worker", "started")
+"""Columns that tell one computation of a trial from another: a reused trial is one record in several sweeps."""
+
 SECONDS_PER_HOUR = 3600.0
 
 Prices = tuple[float | None, float | None]
@@ -92,9 +95,10 @@ class CellComparison:
 
     workload, label  what tells it from the others
     seeds            seeds that both have; only_a, only_b: finished trials of one side alone
+    one_record       of the seeds that both have, those whose trial is one record on both sides, computed once
     metrics          empty where no seed is common
     ratios           `speed`, `build speed`, `read speed`: a's time over b's, so above 1 where b is faster; `memory`,
-                     `device memory`, `energy`: b's over a's, so above 1 where b takes more
+                     `device memory`, `energy`: b's over a's, so above 1 where b takes more; of trials that were computed twice
     costs            of a trial on each side, and b's over a's, where prices are known
     same_code        whether both ran the same code, in the modules that both used (devices have some of their own);
                      None where modules were not recorded, and fingerprints of different devices differ anyway
@@ -106,6 +110,7 @@ class CellComparison:
     seeds: int
     only_a: int
     only_b: int
+    one_record: int
     metrics: tuple[MetricDifference, ...]
     ratios: dict[str, Interval]
     costs: tuple[float, float, float] | None
@@ -157,7 +162,7 @@ def compare_sides(a: Side, b: Side, tolerance: float | None = None, code: Code =
     if not common:
         raise NothingInCommonError(_nothing_in_common(a, b, list(mine.values()), list(others.values())))
     cells = tuple(_compare_cell(*pair, (a.price, b.price), tolerance, code) for pair in common)
-    flags = (*_flags(a, b), *_code_flag(cells))
+    flags = (*_record_flag(cells), *_flags(a, b), *_code_flag(cells))
     return Comparison(a.name, b.name, tolerance, cells, len(mine) - len(common), len(others) - len(common), flags)
 
 
@@ -205,6 +210,8 @@ def _differing(x: NamedCell, y: NamedCell) -> list[str]:
 def _compare_cell(a: NamedCell, b: NamedCell, prices: Prices, tolerance: float, code: Code) -> CellComparison:
     mine, others = a.done, b.done
     common = sorted(mine.keys() & others.keys())
+    measured = [seed for seed in common if not _is_one_record(mine[seed], others[seed])]
+    timed = [_measured(rows, common, measured) for rows in (mine, others)]
     names = [name for name in _metrics(mine.values()) if name in _metrics(others.values())] if common else []
     differences = (_difference(name, a.values(name), b.values(name), tolerance) for name in names)
     return CellComparison(
@@ -214,11 +221,21 @@ def _compare_cell(a: NamedCell, b: NamedCell, prices: Prices, tolerance: float, 
         seeds=len(common),
         only_a=len(mine) - len(common),
         only_b=len(others) - len(common),
+        one_record=len(common) - len(measured),
         metrics=tuple(difference for difference in differences if difference is not None),
-        ratios=_ratios(mine, others),
-        costs=_costs(mine, others, prices),
+        ratios=_ratios(*timed),
+        costs=_costs(*timed, prices),
         same_code=_same_code(mine.values(), others.values(), code),
     )
+
+
+def _is_one_record(a: Row, b: Row) -> bool:
+    return a.get("started") is not None and all(a.get(column) == b.get(column) for column in RECORD)
+
+
+def _measured(rows: Mapping[int, Row], common: Sequence[int], measured: Sequence[int]) -> Mapping[int, Row]:
+    """Rows whose costs can be compared: all, or those of common seeds alone that were computed twice."""
+    return rows if len(common) == len(measured) else {seed: rows[seed] for seed in measured}
 
 
 def _metrics(rows: Iterable[Row]) -> list[str]:
@@ -273,7 +290,7 @@ def _ratio(a: Mapping[int, Row], b: Mapping[int, Row], column: str, inverted: bo
 
 def _costs(a: Mapping[int, Row], b: Mapping[int, Row], prices: Prices) -> tuple[float, float, float] | None:
     """What a trial costs on each side, and how many times as much on b."""
-    if prices[0] is None or prices[1] is None:
+    if prices[0] is None or prices[1] is None or not a or not b:
         return None
     hours = [float(np.mean([row["wall_seconds"] for row in side.values()])) / SECONDS_PER_HOUR for side in (a, b)]
     mine, other = (price * time for price, time in zip(prices, hours, strict=True) if price is not None)
@@ -306,6 +323,12 @@ def _flags(a: Side, b: Side) -> list[Flag]:
         if mine != others:
             flags.append(Flag(group, name, _shown(mine), _shown(others)))
     return flags
+
+
+def _record_flag(cells: Sequence[CellComparison]) -> list[Flag]:
+    same, common = sum(cell.one_record for cell in cells), sum(cell.seeds for cell in cells)
+    said = f"{same} of {common} trials are one record on both sides: run one side with --no-cache"
+    return [Flag("reuse", "trials", "computed once", said)] if same else []
 
 
 def _code_flag(cells: Sequence[CellComparison]) -> list[Flag]:

@@ -50,6 +50,13 @@ def _sentences(comparison: Comparison) -> tuple[str, ...]:
             f"{len(speeds)} cells; {min(speeds):.3g} to {max(speeds):.3g}). Memory, energy and cost above 1: "
             f"{comparison.b} takes more."
         )
+    if same := sum(cell.one_record for cell in cells):
+        text.append(
+            f"{same} of {sum(cell.seeds for cell in cells)} trials are one record on both sides, computed once: they "
+            "say nothing of speed, memory or cost, and are left out of ratios"
+            + (" (none is left)" if not speeds else "")
+            + ". Run one side with --no-cache."
+        )
     if any(name in cell.ratios for cell in cells for name in BATCH_COSTS):
         text.append(
             "Memory is the peak of all trials computed in one call, and energy the batch's, shared out by time: these "
@@ -115,7 +122,8 @@ def comparison_rows(comparisons: Sequence[Comparison]) -> Iterator[dict[str, Any
         for cell in comparison.cells:
             shared: dict[str, Any] = {"a": comparison.a, "b": comparison.b, "tolerance": comparison.tolerance}
             shared |= {"workload": cell.workload, "mechanism": cell.label}
-            shared |= {"seeds": cell.seeds, "only_a": cell.only_a, "only_b": cell.only_b, "same_code": cell.same_code}
+            shared |= {"seeds": cell.seeds, "only_a": cell.only_a, "only_b": cell.only_b}
+            shared |= {"one_record": cell.one_record, "same_code": cell.same_code}
             costs = {f"{name} ratio": ratio for name, ratio in cell.ratios.items()}
             measured = {key: value for name, ratio in costs.items() for key, value in _flat(name, ratio).items()}
             if cell.costs is not None:

@@ -139,7 +139,7 @@ def _print_plan(made: Plan, summary: PlanSummary) -> None:
     typer.echo(f"  trials    {summary.trials}: {product}; {devices}")
     typer.echo(f"  unique    {summary.unique}")
     typer.echo(f"  reused    {summary.reused}, already done in this store")
-    typer.echo(f"  batches   {summary.batches}")
+    typer.echo(f"  batches   {summary.batches}{' at first' if summary.at_first is not None else ''}")
     _print_estimate(summary.estimate)
     if summary.explanations is not None:
         _print_explanations(summary.explanations)

@@ -249,14 +249,14 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Draw a sweep's report anew: one HTML file that works offline, figures and tables beside it."""
-    from orchestrator.reporting import write_report
+    from orchestrator.reporting import write_own_report, write_report
     from orchestrator.requests import existing_store, find_sweep
     from orchestrator.settings import Settings
 
     settings = Settings.read()
     store = existing_store(settings)
     row = find_sweep(store, sweep)
-    path, _ = write_report(store, row, out or settings.report_folder(row.id))
+    path, _ = write_report(store, row, out) if out else write_own_report(store, row, settings)
     if out is None:
         store.set_report(row.id, str(path))
     if as_json:

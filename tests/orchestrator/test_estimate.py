@@ -93,7 +93,7 @@ def _ticks() -> tuple[int, int]:
 def test_after_one_warm_up_a_mixed_sweep_of_500_trials_takes_the_hours_that_plan_prints(
     slotsweep: Callable[..., Ran], tmp_path: Path
 ) -> None:
-    """On the embedded Ray, within a factor of 1.5 beside what other programs take of the machine, which comes and goes."""
+    """On the embedded Ray, within a factor of 1.5 beside what other programs take, which comes and goes."""
     for name, text in (("warm-up", WARM_UP), ("broad", BROAD)):
         (tmp_path / f"{name}.yaml").write_text(text)
     assert slotsweep("plan", "broad.yaml", "--json").json["estimate"]["hours"] is None

@@ -133,6 +133,28 @@ def test_what_a_trial_cost_is_a_ratio_and_no_difference() -> None:
     )
 
 
+def test_a_trial_that_is_one_record_on_both_sides_measures_no_ratio() -> None:
+    def taken(seed: int, started: float, **fields: Any) -> dict[str, Any]:
+        return row(seed, key=f"key{seed}", worker="w", started=started, **fields)
+
+    a = [taken(seed, started=1.0, wall_seconds=8.0) for seed in range(4)]
+    b = [*a[:3], taken(3, started=2.0, wall_seconds=2.0)]
+    found = compared(a, b, prices=(1.0, 1.0))
+    [cell] = found.cells
+    assert (cell.seeds, cell.one_record, cell.metrics[0].difference.n) == (4, 3, 4)
+    assert (cell.ratios["speed"].mean, cell.ratios["speed"].n) == (pytest.approx(4.0), 1)
+    assert cell.costs is not None
+    assert cell.costs[2] == pytest.approx(0.25)
+    said = "3 of 4 trials are one record on both sides: run one side with --no-cache"
+    assert [flag.b for flag in found.flags] == [said]
+    [same] = compared(a, a, prices=(1.0, 1.0)).cells
+    assert (same.one_record, same.ratios, same.costs) == (4, {}, None)
+    text = " ".join(comparison_sections(compared(a, a))[0].text)
+    assert "4 of 4 trials are one record on both sides, computed once" in text
+    assert "left out of ratios (none is left)" in text
+    assert "times as fast" not in text
+
+
 @given(st.lists(st.tuples(st.floats(0.01, 100.0), st.floats(0.01, 100.0)), min_size=2, max_size=8))
 def test_a_ratio_is_the_inverse_of_the_other_way_round(times: list[tuple[float, float]]) -> None:
     a = [row(seed, wall_seconds=one) for seed, (one, _) in enumerate(times)]
