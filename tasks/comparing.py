@@ -98,7 +98,7 @@ class CellComparison:
     one_record       of the seeds that both have, those whose trial is one record on both sides, computed once
     metrics          empty where no seed is common
     ratios           `speed`, `build speed`, `read speed`: a's time over b's, so above 1 where b is faster; `memory`,
-                     `device memory`, `energy`: b's over a's, so above 1 where b takes more; of trials that were computed twice
+                     `device memory`, `energy`: b's over a's, so above 1 where b takes more; one record has none
     costs            of a trial on each side, and b's over a's, where prices are known
     same_code        whether both ran the same code, in the modules that both used (devices have some of their own);
                      None where modules were not recorded, and fingerprints of different devices differ anyway
@@ -211,7 +211,7 @@ def _compare_cell(a: NamedCell, b: NamedCell, prices: Prices, tolerance: float, 
     mine, others = a.done, b.done
     common = sorted(mine.keys() & others.keys())
     measured = [seed for seed in common if not _is_one_record(mine[seed], others[seed])]
-    timed = [_measured(rows, common, measured) for rows in (mine, others)]
+    timed = _measured(mine, common, measured), _measured(others, common, measured)
     names = [name for name in _metrics(mine.values()) if name in _metrics(others.values())] if common else []
     differences = (_difference(name, a.values(name), b.values(name), tolerance) for name in names)
     return CellComparison(
