@@ -166,6 +166,9 @@ def _node(record: Mapping[str, Any], leaving: bool, machines: Mapping[str, str])
     )
 
 
+CLIENT_SCHEME = "ray://"
+
+
 def is_read_directly(address: str) -> bool:
     """Whether the cluster's records can be read at a RAY_ADDRESS (HOST:PORT, or `auto`): not at a client's URL."""
     return "://" not in address
@@ -200,7 +203,7 @@ def check_cluster(address: str) -> None:
         with open_cluster(address):
             return
     with _errors_for_users():
-        place = split_address(address.partition("://")[2])
+        place = split_address(address.removeprefix(CLIENT_SCHEME))
         check_token()
         reach(*place)
 

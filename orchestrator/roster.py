@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from orchestrator.fleet import Node, cluster_nodes, is_read_directly
+from orchestrator.fleet import Node, check_cluster, cluster_nodes, is_read_directly
 from orchestrator.scheduler import LEASE_SECONDS
 from orchestrator.settings import Settings
 from orchestrator.store.records import WorkerRow
@@ -42,16 +42,22 @@ class Listed:
 
 @dataclass(frozen=True)
 class Roster:
-    """The fleet at one moment. `nodes` is empty where no cluster is configured."""
+    """The fleet at one moment.
+
+    nodes     empty where no cluster is configured
+    unlisted  why the nodes of the cluster that is configured cannot be listed; None: they are
+    """
 
     nodes: list[Node]
     workers: list[Listed]
     now: float
+    unlisted: str | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The contract of `workers --json`."""
         return {
             "nodes": [asdict(node) | {"state": node.state} for node in self.nodes],
+            "unlisted": self.unlisted,
             "workers": [asdict(worker) for worker in self.workers],
         }
 
@@ -62,14 +68,23 @@ def read_roster(settings: Settings, *, every: bool) -> Roster:
     Raises ExecutorError if the cluster cannot be read, RequestError if RAY_ADDRESS names none.
     """
     address = settings.ray_address
-    nodes = cluster_nodes(address) if address is not None and is_read_directly(address) else []
+    nodes, unlisted = ([], None) if address is None else _nodes(address)
     now = time.time()
     workers = [_listed(row, now) for row in _worker_rows(settings)]
     return Roster(
         [node for node in nodes if every or node.gone is None],
         [one for one in workers if every or one.state not in ENDED_IN_ORDER],
         now,
+        unlisted,
     )
+
+
+def _nodes(address: str) -> tuple[list[Node], str | None]:
+    """The cluster's nodes, or why they cannot be listed."""
+    if is_read_directly(address):
+        return cluster_nodes(address), None
+    check_cluster(address)
+    return [], f"nodes cannot be listed through a client's {address}: let RAY_ADDRESS name the head's HOST:PORT"
 
 
 def _worker_rows(settings: Settings) -> list[WorkerRow]:

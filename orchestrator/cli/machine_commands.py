@@ -87,6 +87,8 @@ def _print_roster(roster: Roster) -> None:
             counts = (str(node.cpus), str(node.cuda), str(node.mps))
             table.add_row(Text(node.name), *counts, node.accelerator or "", node.state)
         print_rich(table, "")
+    if roster.unlisted is not None:
+        say(roster.unlisted)
     if not roster.workers:
         say("no worker: `slotsweep run SPEC` starts some, and `slotsweep worker --join HEAD:PORT` adds a machine")
         return

@@ -105,14 +105,26 @@ def test_what_is_no_cluster_is_named_in_seconds(
         ("127.0.0.1:1", 3, "RAY_ADDRESS: nothing answers at 127.0.0.1:1"),
         ("ray://127.0.0.1:1", 3, "RAY_ADDRESS: nothing answers at 127.0.0.1:1"),
         ("nonsense", 2, "RAY_ADDRESS: `nonsense` is no address"),
+        ("http://127.0.0.1:1", 2, "RAY_ADDRESS: `http://127.0.0.1:1` is no address of a Ray cluster"),
     ],
 )
 def test_a_cluster_that_is_not_there_is_named_at_once(
     slotsweep: Callable[..., Ran], tmp_path: Path, address: str, code: int, said: str
 ) -> None:
-    ran = slotsweep("submit", str(write_small(tmp_path)), RAY_ADDRESS=address)
-    assert (ran.code, ran.out) == (code, "")
-    assert said in ran.err
+    for command in (["submit", str(write_small(tmp_path))], ["workers"]):
+        ran = slotsweep(*command, RAY_ADDRESS=address)
+        assert (ran.code, ran.out) == (code, "")
+        assert said in ran.err
+
+
+def test_of_a_clients_address_it_is_said_that_it_lists_no_nodes(
+    slotsweep: Callable[..., Ran], impostor: Callable[[bytes], str]
+) -> None:
+    address = f"ray://{impostor(bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))}"
+    ran = slotsweep("workers", RAY_ADDRESS=address)
+    assert ran.code == 0
+    assert f"nodes cannot be listed through a client's {address}" in ran.err
+    assert slotsweep("workers", "--json", RAY_ADDRESS=address).json["unlisted"] is not None
 
 
 def test_auto_is_the_cluster_of_this_machine(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
