@@ -50,11 +50,6 @@ def _check_mechanisms(plan: Plan) -> None:
     """Refuse mechanisms that a device the spec names cannot run."""
     spec = plan.spec
     named = accelerators(plan)
-    if spec.policy.accelerator is not None and not named:
-        raise RequestError(
-            f"`accelerator: {spec.policy.accelerator}` goes with `device: cuda` or `device: mps`; the spec has "
-            f"`device: {spec.device}`"
-        )
     if not named:
         return
     reasons = [hindrance(device, spec.kind, one, spec.dtype) for device in named for one in spec.mechanism_configs()]

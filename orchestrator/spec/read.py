@@ -99,6 +99,7 @@ class _Reader:
             self._check_own(field, node)
         for field, node in self._option_fields():
             self._check_option(field, node)
+        self._check_accelerator()
         for family in (WORKLOAD, MECHANISM):
             family.registry.names()  # ours come first, so that a plug-in that takes one of their names is at fault
         plugins, loaded = self._load_plugins()
@@ -204,6 +205,21 @@ class _Reader:
         check_field(SpecFields, field, node, self._problems, {})
         if isinstance(node, ListNode):
             self._check_distinct(field, node)
+
+    def _check_accelerator(self) -> None:
+        """Report a model of GPU where no trial asks for a GPU."""
+        model, node = self._tree.get("accelerator"), self._tree.get("device")
+        if model is None or to_python(model) is None or (node is not None and not self._problems.clean(node)):
+            return
+        asked = "any" if node is None else to_python(node)
+        devices = [asked] if isinstance(asked, str) else asked
+        if not {"cuda", "mps"}.intersection(devices):
+            self._problems.at(
+                next(key.at for key, _ in self._tree.entries if key.text == "accelerator"),
+                f"`accelerator` names a model of GPU, and `device: {', '.join(devices)}` asks for none",
+                expected="`device: cuda` or `device: mps` beside it",
+                hint="leave `accelerator` out, or name the device",
+            )
 
     def _check_option(self, field: str, node: Node) -> None:
         if self._tunes:

@@ -139,8 +139,8 @@ class SpecFields(_Strict):
     )
     accelerator: str | None = Field(
         None,
-        pattern=r"^[A-Za-z][A-Za-z0-9-]*$",
-        description="model of GPU that trials on cuda or mps need, as Ray names it: H100, T4, M3-Max; any where absent",
+        pattern=r"^[A-Za-z][A-Za-z0-9-]*( [A-Za-z0-9-]+)*$",
+        description="model of GPU that trials on cuda or mps need: H100, M3-Max, RTX 4090; any where absent",
     )
     dtype: DTypeName = Field("float32", description="number format in which keys are stored")
     plugins: list[str] = Field(

@@ -190,3 +190,10 @@ def test_reading_loads_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("model", ["H100", "M3-Max", "RTX 4090", "GeForce-RTX-4090"])
+def test_a_gpu_is_named_as_people_or_ray_do(model: str) -> None:
+    for device in ("cuda", "mps", "[cpu, cuda]"):
+        text = SKETCH.replace("device: any", f"device: {device}\naccelerator: {model}")
+        assert read_spec(text).policy.accelerator == model
