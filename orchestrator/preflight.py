@@ -21,8 +21,10 @@ from orchestrator.fleet import (
     unmet,
 )
 from orchestrator.plan import Plan
+from orchestrator.requests import existing_store
 from orchestrator.settings import Settings
 from tasks.devices import hindrance
+from tasks.kinds.tuning import TuningConfig
 from workers.devices import this_machine_offers
 
 STUDY_SCHEMES = ("sqlite", "postgresql")
@@ -35,6 +37,7 @@ def check_before_submitting(plan: Plan, settings: Settings) -> None:
     A plan that may wait for workers may lack them now, unless it measures times: each belongs to a machine.
     """
     check_databases(settings)
+    _check_warm_start(plan, settings)
     if settings.ray_address is None:
         _check_streams(plan)
     _check_mechanisms(plan)
@@ -44,6 +47,14 @@ def check_before_submitting(plan: Plan, settings: Settings) -> None:
     if plan.kind.measures_time:
         for device in plan.devices:
             plan.machine_of(device)
+
+
+def _check_warm_start(plan: Plan, settings: Settings) -> None:
+    """Refuse studies that cannot begin with the earlier sweep that they name."""
+    if isinstance(plan.spec.options, TuningConfig) and plan.spec.options.warm_start is not None:
+        from orchestrator.tuner.warm_start import pin_warm_start
+
+        pin_warm_start(existing_store(settings), plan.spec)
 
 
 def _check_mechanisms(plan: Plan) -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from orchestrator.pinned import pinned_spec
+from orchestrator.plan import Plan
 from orchestrator.results import result_rows
 from orchestrator.settings import Settings
 from orchestrator.store.records import SweepRow
 from orchestrator.store.store import Store
 from tasks.by_device import summarise
 from tasks.kind import KINDS, NOTHING_ASKED, Asked
+from tasks.search import Began
 from tasks.summary import ReportInput, Summary
 
 
@@ -32,7 +35,13 @@ def asked_of(store: Store, sweep: SweepRow) -> Asked:
     from orchestrator.tuner.proposals import proposals_of
     from orchestrator.tuner.studies import studies_of
 
-    studies = tuple(study.label for study in studies_of(spec))
+    labels = (study.label for study in studies_of(spec))
+    if spec.taken is not None:
+        from orchestrator.tuner.warm_start import known_results
+
+        known = known_results(store, Plan(spec, fingerprints=sweep.fingerprints))
+        labels = (replace(one, began=Began(spec.taken.sweep, len(known[one.number]))) for one in labels)
+    studies = tuple(labels)
     return Asked(spec.options, None, studies, tuple(proposals_of(store, sweep, spec)))
 
 

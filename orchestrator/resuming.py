@@ -9,11 +9,13 @@ from typing import Any, NoReturn
 from models.config import canonical_json
 from orchestrator.errors import RequestError
 from orchestrator.machines import planned
+from orchestrator.pinned import pinned_spec
 from orchestrator.plan import Plan, TrialAsked, code_fingerprint
 from orchestrator.settings import Settings
 from orchestrator.spec import Spec, canonical, read_spec
 from orchestrator.store.records import CellRow, SweepRow
 from orchestrator.store.store import Store
+from orchestrator.tuner.warm_start import take_the_same
 
 Meaning = tuple[str, int]
 """A trial without the code that computes it: (cell, seed)."""
@@ -67,7 +69,9 @@ def _changes(spec: Spec) -> dict[str, Any]:
 
 def _take_up_more_proposals(store: Store, sweep: SweepRow, spec: Spec) -> None:
     """Let a sweep that tunes make more proposals; anything else would give what it has proposed another meaning."""
-    before, after = sweep.spec, canonical(spec)
+    pinned = pinned_spec(store, sweep)
+    spec = take_the_same(spec, pinned.taken)
+    before, after = canonical(pinned), canonical(spec)
     more = after["options"]["trials"] >= before["options"]["trials"]
     if _meant(before) != _meant(after) or not more:
         _refuse(sweep, spec, "more `trials` are the only change that leaves the meaning of its proposals")

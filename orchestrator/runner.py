@@ -31,6 +31,7 @@ from orchestrator.store.records import CellRow, NewSweep, Submitted, SweepRow
 from orchestrator.store.states import ENDED, SweepState
 from orchestrator.store.store import Store
 from orchestrator.tracker_process import TrackerProcess
+from orchestrator.tuner.warm_start import pin_warm_start
 from tasks.kind import KINDS
 from workers.host import Preparation
 
@@ -66,8 +67,8 @@ class RunOutcome:
 
 
 def submit_plan(store: Store, plan: Plan, *, use_cache: bool = True) -> Submitted:
-    """Store the plan as a queued sweep."""
-    spec = plan.spec
+    """Store the plan as a queued sweep. Raises RequestError where its studies cannot begin with what it names."""
+    spec = pin_warm_start(store, plan.spec)
     sweep = NewSweep(
         name=spec.name,
         kind=spec.kind,

@@ -296,6 +296,14 @@ def mean_of(values: Mapping[int, float]) -> float:
 
 
 @dataclass(frozen=True)
+class Began:
+    """The results that a study began with: how many, and the id of the sweep they are of."""
+
+    sweep: str
+    results: int
+
+
+@dataclass(frozen=True)
 class StudyLabel:
     """A study among those of a sweep.
 
@@ -305,6 +313,7 @@ class StudyLabel:
     sampler    the name of what makes its proposals; repeat: from 0, of studies that differ by its seed alone
     workload, mechanism   their fields that are not searched, name included
     parameters what it searches
+    began      what it began with, where it was told to begin with results of an earlier sweep
     """
 
     number: int
@@ -315,6 +324,7 @@ class StudyLabel:
     workload: Mapping[str, Any]
     mechanism: Mapping[str, Any]
     parameters: tuple[Parameter, ...]
+    began: Began | None = None
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,12 @@ def proposals_section(contest: Contest, goal: Goal) -> Section:
         (group.label, len(group.studies), *_counts(group, goal, seeds)) for group in contest.groups
     ]
     name = f"proposals-{contest.number}"
-    return Section(name, f"Proposals: {contest.title}", (text, *_failures(contest)), Grid(columns, tuple(lines)))
+    return Section(
+        name,
+        f"Proposals: {contest.title}",
+        (text, *_beginnings(contest), *_failures(contest)),
+        Grid(columns, tuple(lines)),
+    )
 
 
 def _seeds(proposal: Proposal) -> int:
@@ -59,6 +64,18 @@ def _counts(group: Group, goal: Goal, seeds: int) -> tuple[int, ...]:
     saved = sum(seeds - _seeds(one) for one in own if one.state == "stopped")
     ends = states["complete"], feasible, states["stopped"], states["failed"], states["open"]
     return len(made), *ends, len(made) - len(own), spent, saved
+
+
+def _beginnings(contest: Contest) -> Iterator[str]:
+    """What studies began with; one that found nothing to begin with says so."""
+    for group in contest.groups:
+        began = [study.label.began for study in group.studies if study.label.began]
+        if began:
+            counts = sorted({one.results for one in began})
+            number = (
+                f"{counts[0]:,} results" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,} results a study"
+            )
+            yield f"{group.label}: began with {number} of sweep {began[0].sweep}."
 
 
 def _failures(contest: Contest) -> Iterator[str]:

@@ -13,7 +13,7 @@ from orchestrator.spec.entries import MECHANISM, WORKLOAD, Entry, Family
 from orchestrator.spec.options import options_of
 from orchestrator.spec.problems import Place, Problem, Source, SpecError
 from orchestrator.spec.schema import Device, DTypeName, SeedValue
-from orchestrator.spec.spec import Policy, Spec
+from orchestrator.spec.spec import Policy, Spec, Taken
 from tasks.kind import KINDS, KindConfig
 from tasks.sequential import SeedsUntil
 
@@ -55,6 +55,7 @@ class SavedSpec(_Saved):
     path: str | None
     options: dict[str, Any] | None = Field(None, description="of the job type, all but its name")
     until: SeedsUntil | None = None
+    taken: Taken | None = None
 
 
 def canonical(spec: Spec) -> dict[str, Any]:
@@ -76,6 +77,7 @@ def canonical(spec: Spec) -> dict[str, Any]:
         path=spec.path,
         options=None if spec.options is None else spec.options.model_dump(mode="json", exclude={"name"}),
         until=spec.until,
+        taken=spec.taken,
     )
     return saved.model_dump(mode="json")
 
@@ -109,6 +111,7 @@ def from_canonical(tree: dict[str, Any], *, load_plugins: bool = True) -> Spec:
         path=saved.path,
         options=_options(saved),
         until=saved.until,
+        taken=saved.taken,
     )
 
 

@@ -38,6 +38,20 @@ class Policy:
 
 
 @dataclass(frozen=True)
+class Taken:
+    """What the studies of a sweep may take of an earlier one, as that was when this one was submitted.
+
+    sweep    the earlier one's id
+    made     proposals of each of its studies
+    without  (study, number) of those among them that had no result
+    """
+
+    sweep: str
+    made: tuple[int, ...]
+    without: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True)
 class Spec:
     """A valid spec. Configs are made on demand, in file order, first axis slowest, every combination exactly once.
 
@@ -48,6 +62,7 @@ class Spec:
     plugins   module names, and absolute paths of files
     text      the file as it was read; `overrides` came on top of it
     path      where it was read from, None for text
+    taken     pinned at submission: what studies with `warm_start` begin with
     """
 
     name: str
@@ -66,6 +81,7 @@ class Spec:
     path: str | None = None
     options: KindConfig | None = None
     until: SeedsUntil | None = None
+    taken: Taken | None = None
 
     def workloads(self) -> Iterator[WorkloadConfig]:
         """Every workload config."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast
 
 from pydantic import ValidationError
 
-from models.config import MechanismConfig, round_numbers
+from models.config import MechanismConfig
 from orchestrator.ledger import Ledger, Wanted
 from orchestrator.store.records import CellRow, ProposalRow, Verdict
 from orchestrator.tuner.live import Known, LiveStudy, Stored, Told
@@ -17,7 +16,7 @@ from orchestrator.tuner.samplers import default_batch, sized
 from orchestrator.tuner.studies import StudySpec
 from tasks.kinds.tuning import Levels, TuningConfig, Wilcoxon
 from tasks.racing import Metrics, Race, looks
-from tasks.search import Goal, Params, Proposal, best_of, full_name, split
+from tasks.search import Goal, Params, Proposal, best_of, full_name
 from tasks.workload import WorkloadConfig
 
 MOST_HELD_OUT = 50
@@ -237,10 +236,7 @@ class Course:
         """The cell of a proposal at a level. Raises ValidationError where the params do not go together."""
         own = str(self.study.mechanism_fields["name"])
         at_level = {full_name(self._levels.field, own): self._levels.levels[level]} if self._levels else {}
-        workload, mechanism = split({**params, **at_level})
-        read = self.study.workload_class.model_validate(round_numbers({**self.study.workload_fields, **workload}))
-        memory = self.study.mechanism_class.model_validate(round_numbers({**self.study.mechanism_fields, **mechanism}))
-        return self._cell_of(cast("WorkloadConfig", read), cast("MechanismConfig", memory))
+        return self._cell_of(*self.study.configs({**params, **at_level}))
 
     # -- judging -----------------------------------------------------------------------------------------------------
 

@@ -6,14 +6,15 @@ import itertools
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from models.config import Config, MechanismConfig
+from models.config import Config, MechanismConfig, round_numbers
 from orchestrator.spec import Entry, Spec
 from tasks.kinds.tuning import Levels, SamplerOptions, TuningConfig
-from tasks.search import Parameter, StudyLabel, full_name, parameters_of
+from tasks.search import Parameter, Params, StudyLabel, full_name, parameters_of, split
+from tasks.workload import WorkloadConfig
 
 Fields = dict[str, Any]
 
@@ -55,6 +56,18 @@ class StudySpec:
             mechanism=self.mechanism_fields,
             parameters=self.parameters,
         )
+
+    def takes(self, params: Params) -> bool:
+        """Whether it could propose `params`: they are the active ones, each with one of its values."""
+        active = {one.name: one for one in self.parameters if one.is_active(params)}
+        return active.keys() == params.keys() and all(one.takes(params[name]) for name, one in active.items())
+
+    def configs(self, params: Params) -> tuple[WorkloadConfig, MechanismConfig]:
+        """What is fixed with `params`. Raises ValidationError where the params do not go together."""
+        workload, mechanism = split(params)
+        read = self.workload_class.model_validate(round_numbers({**self.workload_fields, **workload}))
+        memory = self.mechanism_class.model_validate(round_numbers({**self.mechanism_fields, **mechanism}))
+        return cast("WorkloadConfig", read), cast("MechanismConfig", memory)
 
 
 def tuning_options(spec: Spec) -> TuningConfig:

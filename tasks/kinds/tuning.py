@@ -129,7 +129,10 @@ class TuningConfig(KindConfig):
         default_factory=list, description="known points, tried first: [{mechanism.tau: 0.4}]"
     )
     warm_start: str | None = Field(
-        None, min_length=3, description="id of an earlier tuning sweep, whose results the studies begin with"
+        None,
+        min_length=3,
+        description="id of an ended tuning sweep: each study begins with its results of the same mechanism, "
+        "workload, fixed fields, episodes and dtype, by the same sampler and in the same repeat",
     )
     held_out: int = Field(
         20, ge=0, le=100_000, description="seeds, not used for tuning, on which the best of each study are evaluated"

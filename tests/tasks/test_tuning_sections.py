@@ -11,7 +11,7 @@ import pytest
 
 from tasks.kind import KINDS, Asked
 from tasks.kinds.tuning import TuningConfig
-from tasks.search import Parameter, Proposal, StudyLabel, best_of
+from tasks.search import Began, Parameter, Proposal, StudyLabel, best_of
 from tasks.summary import Interval, Section, Summary
 
 TAU = Parameter("mechanism.tau", "float", 0.05, 0.95)
@@ -217,6 +217,20 @@ def test_what_became_of_proposals_is_counted() -> None:
     }
     assert "no_result (1)" in section(summary, "proposals-1").text[1]
     assert "dp_cache tpe: 1 of 7 proposals failed" in summary.warnings
+
+
+def test_what_studies_began_with_is_said_of_each_and_so_is_that_it_was_nothing() -> None:
+    began = [Began("abc", 24), Began("abc", 20), Began("abc", 0), None]
+    labels = [
+        study(0, began=began[0]),
+        study(1, repeat=1, began=began[1]),
+        study(2, name="h2o", began=began[2]),
+        study(3, name="other", began=began[3]),
+    ]
+    text = section(summary_of(BOUNDED, labels, HISTORY), "proposals-1").text
+    assert "dp_cache tpe: began with 20 to 24 results a study of sweep abc." in text
+    assert "h2o tpe: began with 0 results of sweep abc." in text
+    assert not any("other" in sentence for sentence in text)
 
 
 def test_a_minimized_objective_falls() -> None:
