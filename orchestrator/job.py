@@ -30,7 +30,7 @@ class Progress:
 
     waiting: why some of its trials have no worker to go to; None if all have
     growth: how far it is with what is added as results come in, in words; None where nothing is
-    left: seconds that it will still take, as far as can be told; None before anything was measured
+    left: seconds that it will still take, as far as can be told; None before a worker has run a second batch
     """
 
     sweep: str
@@ -213,13 +213,12 @@ class Job:
             share = self._grower.share
             return seconds * (1.0 - share) / share if share > 0 else None
         measured = self._outlook.measured
-        return self._outlook.left() * seconds / measured if measured else None
+        return self._outlook.left() * seconds / measured if measured and self._outlook.settled else None
 
-    def observe(self, batch: Batch, report: BatchReport) -> None:
+    def observe(self, batch: Batch, worker: str, report: BatchReport) -> None:
         """Learn from what an attempt measured how long the rest will take."""
         cells = {trial.trial: trial.cell for trial in batch.trials}
-        for trial in report.trials:
-            self._outlook.note(cells[trial.trial], trial.wall_seconds)
+        self._outlook.note(worker, [(cells[trial.trial], trial.wall_seconds) for trial in report.trials])
         if self._grower is not None:
             self._grower.note(trial.trial for trial in report.trials)
 

@@ -30,6 +30,8 @@ class Outlook:
         self._expected: dict[int, float] = {}
         self._seconds: dict[int, float] = {}
         self._counts: dict[int, int] = {}
+        self._measured = 0.0
+        self._warm: set[tuple[str, str]] = set()
         self._names = {cell: row.mechanism["name"] for cell, row in cells.items()}
         if waiting:
             self._expect(History(store, {self._names[one.cell] for one in waiting}), cells, waiting)
@@ -58,22 +60,37 @@ class Outlook:
         found.sort(key=lambda one: (-one[0], one[1].first))
         self.spans = tuple(span for _, span in found)
 
-    def note(self, cell: int, seconds: float) -> None:
-        """A trial of `cell` has finished; it took so long."""
-        self._left[cell] = max(0, self._left.get(cell, 0) - 1)
-        self._seconds[cell] = self._seconds.get(cell, 0.0) + seconds
-        self._counts[cell] = self._counts.get(cell, 0) + 1
+    def note(self, worker: str, seconds: Sequence[tuple[int, float]]) -> None:
+        """Trials have finished together on `worker`: of which cells, and how long each took.
+
+        A worker's first trials of a mechanism hold the time in which its kernels were compiled or loaded, and so tell
+        nothing of the others.
+        """
+        for cell, took in seconds:
+            self._left[cell] = max(0, self._left.get(cell, 0) - 1)
+            self._measured += took
+            if (worker, self._names.get(cell, "")) in self._warm:
+                self._seconds[cell] = self._seconds.get(cell, 0.0) + took
+                self._counts[cell] = self._counts.get(cell, 0) + 1
+        self._warm |= {(worker, self._names.get(cell, "")) for cell, _ in seconds}
 
     def carry(self, before: Outlook) -> None:
         """Take over what was measured so far."""
         self._seconds |= before._seconds
         self._counts |= before._counts
+        self._measured += before._measured
+        self._warm |= before._warm
         self._expected = {**before._expected, **self._expected}
 
     @property
     def measured(self) -> float:
         """Seconds that finished trials took, all workers together."""
-        return sum(self._seconds.values())
+        return self._measured
+
+    @property
+    def settled(self) -> bool:
+        """Whether it is known what trials take once a worker has begun."""
+        return bool(self._counts) or not any(self._left.values())
 
     def left(self) -> float:
         """Seconds that the trials which are left will take, all workers together.

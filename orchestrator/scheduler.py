@@ -432,7 +432,7 @@ class Scheduler:
         return next((job for job in self._jobs if attempt in job.running), None)
 
     def _note(self, job: Job, batch: Batch, worker: str, report: BatchReport, accepted: Accepted) -> None:
-        job.observe(batch, report)
+        job.observe(batch, worker, report)
         job.count(accepted, time.monotonic() - self._started)
         log = self._queue.log(job.sweep.id)
         positions = {trial.trial: trial.position for trial in batch.trials}

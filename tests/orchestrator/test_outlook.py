@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 import pytest
 
@@ -55,6 +55,31 @@ def cells_of(text: str) -> tuple[dict[int, CellRow], list[WaitingCell]]:
     return cells, [WaitingCell(number, min(at), max(at), len(at)) for number, at in places.items()]
 
 
+def warm_up(outlook: Outlook, cells: Mapping[int, CellRow], waiting: list[WaitingCell]) -> None:
+    """Let worker `w` have run each mechanism once, in cells of another sweep."""
+    before = Outlook(Known(), cells, [])
+    before.note("w", [(one.cell, 0.0) for one in waiting])
+    outlook.carry(before)
+
+
+def test_what_a_workers_first_batch_took_is_not_what_the_others_will_take() -> None:
+    """It held the time in which kernels were compiled."""
+    text = SPEC.replace("[8, 2000, 16]", "[8, 16]").replace(", {name: novelty_gate, budget: 4}", "")
+    cells, waiting = cells_of(text)
+    costs = [CellCost(row, "cpu", 5, 5, 2.0, 2.0, 1) for row in cells.values()]
+    outlook = Outlook(Known(costs), cells, waiting)
+    attention, recency, *_ = cells
+    outlook.note("w", [(attention, 120.0), (recency, 120.0)])
+    outlook.note("v", [(attention, 100.0)])
+    assert (outlook.settled, outlook.measured) == (False, 340.0)
+    outlook.note("w", [(attention, 2.0)])
+    assert outlook.settled
+    assert outlook.left() == pytest.approx((20 - 4) * 2.0, rel=0.01)
+    again = Outlook(Known(costs), cells, waiting)
+    again.carry(outlook)
+    assert (again.settled, again.measured) == (True, 342.0)
+
+
 def test_long_batches_go_first_and_the_others_in_plan_order() -> None:
     cells, waiting = cells_of(SPEC)
     slow = next(row for row in cells.values() if row.mechanism["name"] == "novelty_gate")
@@ -80,15 +105,15 @@ def test_what_is_left_follows_what_was_measured() -> None:
     outlook = Outlook(Known(costs), cells, waiting)
     assert outlook.left() == pytest.approx(20 * 2.0, rel=0.01)
     attention, recency, *_ = cells
-    for _ in range(5):
-        outlook.note(attention, 6.0)
+    warm_up(outlook, cells, waiting)
+    outlook.note("w", [(attention, 6.0)] * 5)
     other = next(c for c in cells if c != attention and cells[c].mechanism["name"] == "full_attention")
     assert outlook.left() == pytest.approx(5 * 6.0 + 10 * 6.0, rel=0.01), (
         "attention takes three times as long: so may the others"
     )
-    outlook.note(recency, 2.0)
+    outlook.note("w", [(recency, 2.0)])
     assert outlook.left() == pytest.approx(4 * 2.0 + 5 * 2.0 + 5 * 6.0, rel=0.01)
-    outlook.note(other, 10.0)
+    outlook.note("w", [(other, 10.0)])
     assert outlook.left() == pytest.approx(4 * 2.0 + 5 * 2.0 + 4 * 10.0, rel=0.01)
     assert outlook.measured == pytest.approx(42.0)
 
@@ -98,8 +123,7 @@ def test_without_history_sizes_are_weighed_by_a_guess() -> None:
     text = SPEC.replace("[8, 2000, 16]", "[8, 800]").replace(", {name: novelty_gate, budget: 4}", "")
     cells, waiting = cells_of(text)
     outlook = Outlook(Known(), cells, waiting)
+    warm_up(outlook, cells, waiting)
     small = [c for c in cells if cells[c].workload["items"] == 8]
-    for cell in small:
-        for _ in range(5):
-            outlook.note(cell, 0.01)
+    outlook.note("w", [(cell, 0.01) for cell in small] * 5)
     assert outlook.left() > 10 * 10 * 0.01
