@@ -57,7 +57,7 @@ def claims(
         if seconds is not None:
             typer.echo(f"measured in {duration(seconds)}")
         typer.echo(f"certificate    {path}")
-    complete = all(outcome.sweep.counts.done == outcome.sweep.counts.total for outcome in outcomes)
+    complete = all(outcome.sweep.state == "done" for outcome in outcomes)
     raise typer.Exit(ALL_DONE if complete else TRIALS_FAILED)
 
 

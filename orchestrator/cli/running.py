@@ -75,7 +75,7 @@ def finish(outcomes: Sequence[RunOutcome], as_json: bool, suite: str | None = No
             )
     if suite is not None:
         _print_suite(suite, outcomes, as_json)
-    complete = all(outcome.sweep.counts.done == outcome.sweep.counts.total for outcome in outcomes)
+    complete = all(outcome.sweep.state == "done" for outcome in outcomes)
     raise typer.Exit(ALL_DONE if complete else TRIALS_FAILED)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.job import Progress
 from orchestrator.plan import Plan
 from orchestrator.runner import execute, submit_plan
 from orchestrator.scheduler import StopRequest
@@ -265,14 +266,26 @@ def test_four_workers_and_one_base_seed_make_distinct_proposals_that_one_worker_
         assert len(set(points)) == len(points) == 24
 
 
-def test_pausing_and_resuming_changes_nothing(
-    tune: Callable[..., str], store: Store, slotsweep: Command, monkeypatch: Any
+def test_a_sweep_that_is_cancelled_between_decisions_is_not_done(
+    tune: Callable[..., str], store: Store, settings: Settings
 ) -> None:
+    """All trials that it asked for are there, and yet it has not made its proposals."""
     undisturbed = tune()
-    submitted = slotsweep("submit", "tune.yaml", "--no-cache").out.strip()
-    ran = slotsweep("resume", submitted, "--executor", "inline", "--json")
-    assert ran.code == 0, ran.err
-    assert store.proposals(submitted) == store.proposals(undisturbed)
+    stop, spec = StopRequest(), read_spec(TUNE)
+    sweep = submit_plan(store, Plan(spec), use_cache=False).sweep
+
+    def cancel(progress: Progress) -> None:
+        if len(store.proposals(sweep)) >= 8:
+            stop.escalate()
+            stop.escalate()
+
+    [outcome] = execute(settings, store, [sweep], executor="inline", on_progress=cancel, stop=stop)
+    made = store.proposals(sweep)
+    assert outcome.sweep.state == "cancelled"
+    assert 8 <= len(made) < 24
+    params = [one.params for one in store.proposals(undisturbed)]
+    assert [one.params for one in made] == params[: len(made)]
+    assert store.grow(sweep, []) == []
 
 
 def test_a_sweep_that_tunes_can_be_given_more_proposals_and_nothing_else(

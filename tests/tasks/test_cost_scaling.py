@@ -109,6 +109,16 @@ def test_costs_on_a_cpu_are_fitted_against_the_memories_in_one_call() -> None:
     assert long["metrics.build_64_peak_bytes"] > long["metrics.build_1_peak_bytes"]
 
 
+def test_the_two_ways_to_build_a_cache_are_told_apart_in_words() -> None:
+    trees = [{**RECALL, "repeats": repeats} for repeats in (1, 2, 4)]
+    for name, two in (("dp_cache", True), ("full_attention", False)):
+        rows = rows_of("cost_scaling", trees, [{"name": name}], seeds=1, episodes=1)
+        built = section(KINDS.implementation("cost_scaling").summarise(rows), "build-scaling")
+        assert built.table is not None
+        assert ("build, naive" in [row[1] for row in built.table.rows]) == two
+        assert ("`build, naive` the loop over tokens" in " ".join(built.text)) == two
+
+
 def exponents() -> tuple[Summary, dict[str, float]]:
     """Measured now: of a build, of a read of the cache, and of attention's read, alone and beside an overhead."""
     shape = {"name": "associative_recall", "items": 64, "classes": 16, "dim": 16, "noise": 0.3}
