@@ -19,13 +19,13 @@ from tasks.statistics import (
     Sample,
     deviation,
     equivalence,
-    paired_difference,
     paired_values,
     student_quantile,
 )
 from tasks.summary import Interval
 
 POWER = 0.8
+NO_SPREAD = "undecided: no spread"
 
 MOST_PAIRED = 8
 """Names up to which all are compared with each other."""
@@ -49,7 +49,8 @@ class Comparison:
     equal        the p-value of `equivalence` adjusted by Holm
 
     A number is None where it is undefined: all but `difference` and `superiority` with one seed, `effect` and
-    `detectable` also where the differences have no spread.
+    `detectable` also where the differences have no spread, `equal` where all are 0 and how many outcomes are
+    behind them is not known.
     """
 
     a: str
@@ -67,9 +68,11 @@ class Comparison:
     @property
     def verdict(self) -> str:
         """In words, after Holm: equal, differ, differ by less than the margin, undecided, or undefined: one seed."""
-        if self.holm is None or self.equal is None:
+        if self.holm is None:
             return UNDEFINED
         apart = self.holm < 1.0 - CONFIDENCE
+        if self.equal is None:
+            return "differ" if apart else NO_SPREAD
         if self.equal < 1.0 - CONFIDENCE:
             return f"differ by less than {self.equivalence.margin:g}" if apart else "equal"
         return "differ" if apart else "undecided"
@@ -81,34 +84,46 @@ def every_pair(names: Sequence[str]) -> list[tuple[str, str]]:
     return [(name, before) for before, name in combinations(names, 2) if before in befores]
 
 
-def compare_all(samples: Mapping[str, Sample], pairs: Iterable[tuple[str, str]], margin: float) -> list[Comparison]:
+def compare_all(
+    samples: Mapping[str, Sample], pairs: Iterable[tuple[str, str]], margin: float, outcomes: int | None = None
+) -> list[Comparison]:
     """The `pairs` of `samples` compared that share a seed, with p-values adjusted for the number of comparisons.
 
     margin: differences that are smaller count as none in the tests of equivalence.
+    outcomes: how many independent outcomes in 0..1 each value is the mean of, where that is known
     """
     pairs = [(a, b) for a, b in pairs if samples[a].keys() & samples[b].keys()]
-    compared = [compare(a, b, samples[a], samples[b], margin) for a, b in pairs]
+    compared = [compare(a, b, samples[a], samples[b], margin, outcomes) for a, b in pairs]
     tested = [i for i, one in enumerate(compared) if one.p is not None]
     p = [one.p for one in compared if one.p is not None]
+    adjusted = np.stack([holm(p), benjamini_hochberg(p)], axis=1).tolist()
+    for i, (by_holm, by_discovery) in zip(tested, adjusted, strict=True):
+        compared[i] = replace(compared[i], holm=by_holm, discovery=by_discovery)
+    told = [i for i, one in enumerate(compared) if one.equivalence.p is not None]
     equal = [one.equivalence.p for one in compared if one.equivalence.p is not None]
-    adjusted = np.stack([holm(p), benjamini_hochberg(p), holm(equal)], axis=1).tolist()
-    for i, (by_holm, by_discovery, by_equal) in zip(tested, adjusted, strict=True):
-        compared[i] = replace(compared[i], holm=by_holm, discovery=by_discovery, equal=by_equal)
+    for i, by_equal in zip(told, holm(equal).tolist(), strict=True):
+        compared[i] = replace(compared[i], equal=by_equal)
     return compared
 
 
-def compare(name_a: str, name_b: str, a: Sample, b: Sample, margin: float) -> Comparison:
-    """One comparison, not adjusted. Raises ValueError unless margin > 0, or if there is no common seed."""
+def compare(name_a: str, name_b: str, a: Sample, b: Sample, margin: float, outcomes: int | None = None) -> Comparison:
+    """One comparison, not adjusted. Raises ValueError unless margin > 0, or if there is no common seed.
+
+    Differences of which all are 0 show no equality, unless `outcomes` (see `compare_all`) tell what they might be.
+    """
     differences = paired_values(a, b)
+    same = equivalence(a, b, margin, outcomes)
+    if len(differences) > 1 and not differences.any() and outcomes is None:
+        same = replace(same, p=None, equal=None, method=NO_SPREAD)
     wins = float((differences > 0).sum() + 0.5 * (differences == 0).sum())
     return Comparison(
         a=name_a,
         b=name_b,
-        difference=paired_difference(a, b),
+        difference=same.difference,
         p=paired_p(differences),
         effect=hedges_g(differences),
         superiority=wilson_interval(wins, len(differences), "seeds"),
-        equivalence=equivalence(a, b, margin),
+        equivalence=same,
         detectable=detectable_difference(differences),
     )
 

@@ -127,9 +127,21 @@ def deviation(values: Floats) -> float:
     return 0.0 if values.min() == values.max() else float(values.std(ddof=1))
 
 
-def paired_difference(a: Sample, b: Sample) -> Interval:
-    """Mean of a - b over the seeds they share, with its 95% interval. Raises ValueError if they share none."""
-    interval = mean_interval(paired_values(a, b))
+def paired_difference(a: Sample, b: Sample, outcomes: int | None = None) -> Interval:
+    """Mean of a - b over the seeds they share, with its 95% interval. Raises ValueError if they share none.
+
+    outcomes: how many independent outcomes in 0..1 each value is the mean of, where that is known. If no seed differs,
+    no outcome is taken to, and the interval ends at the exact binomial limit of the share that does (see
+    `binomial_limit`), which a difference of means cannot exceed.
+    """
+    differences = paired_values(a, b)
+    interval = mean_interval(differences)
+    if outcomes is not None and len(differences) > 1 and not differences.any():
+        count = len(differences) * outcomes
+        limit = binomial_limit(count)
+        interval = Interval(
+            0.0, -limit, limit, len(differences), f"exact binomial over {count} episodes, none of which differs"
+        )
     alone = len(a.keys() ^ b.keys())
     remark = f"; {alone} seeds of one side only left out" if alone else ""
     return Interval(
@@ -142,7 +154,7 @@ class Equivalence:
     """Whether two things are equal to within a margin.
 
     difference  the paired difference, with the 95% interval
-    p           the larger of the two one-sided p-values; None where undefined
+    p           the larger of the two one-sided p-values; None where undefined: one seed, or differences that are all 0
     equal       whether p < 0.05, so the 90% interval of the difference lies inside ±margin; None where undefined
     """
 
@@ -153,18 +165,24 @@ class Equivalence:
     method: str
 
 
-def equivalence(a: Sample, b: Sample, margin: float) -> Equivalence:
+def equivalence(a: Sample, b: Sample, margin: float, outcomes: int | None = None) -> Equivalence:
     """Two one-sided t-tests of |mean(a - b)| ≥ margin over common seeds, at 5% (Schuirmann 1987).
 
-    Raises ValueError unless margin > 0, or if there is no common seed.
+    If no seed differs and `outcomes` (see `paired_difference`) are known, the test is the exact binomial one of a share
+    of `margin` or more that differs, of which none was seen. Raises ValueError unless margin > 0, or if there is no
+    common seed.
     """
     if not margin > 0:
         raise ValueError(f"an equivalence test needs a margin > 0; got {margin}")
-    difference = paired_difference(a, b)
+    difference = paired_difference(a, b, outcomes)
     n = difference.n
     method = f"two one-sided t-tests, paired by {n} seeds, margin {margin:g}"
     if n < 2:
         return Equivalence(difference, margin, None, None, UNDEFINED)
+    if outcomes is not None and difference.mean == 0.0 and not paired_values(a, b).any():
+        p = (1.0 - min(margin, 1.0)) ** (n * outcomes)
+        method = f"exact binomial test over {n * outcomes} episodes, none of which differs, margin {margin:g}"
+        return Equivalence(difference, margin, p, p < 1.0 - CONFIDENCE, method)
     error = deviation(paired_values(a, b)) / math.sqrt(n)
     p = _one_sided(margin - abs(difference.mean), error, n - 1)
     return Equivalence(difference, margin, p, p < 1.0 - CONFIDENCE, method)

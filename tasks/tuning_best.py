@@ -101,7 +101,7 @@ def _differences(contest: Contest, table: Table) -> Iterator[Section]:
     pairs = every_pair(list(groups)) if leader is None else [(label, leader.label) for label in groups]
     samples = {**groups, **references}
     margin = _margin(objective, list(samples.values()))
-    compared = compare_all(samples, pairs, margin)
+    compared = compare_all(samples, pairs, margin, table.episodes if objective in SHARES else None)
     if not compared:
         return
     beside = f"the best reference, {leader.label}" if leader else "one another"
@@ -114,8 +114,8 @@ def _differences(contest: Contest, table: Table) -> Iterator[Section]:
         text.append(f"The best reference was chosen{among} on these seeds, which favours it.")
     number = "1 comparison" if len(compared) == 1 else f"{len(compared)} comparisons"
     text.append(
-        f"p-values are adjusted for {number}. Equal: to within {margin:.3g}, by two one-sided t-tests. Verdicts go by "
-        "Holm's, at 5%."
+        f"p-values are adjusted for {number}. Equal: to within {margin:.3g}, by two one-sided t-tests, or "
+        "where no seed differs, by an exact binomial test over the episodes. Verdicts go by Holm's, at 5%."
     )
     yield Section(
         f"differences-{contest.number}",

@@ -99,7 +99,8 @@ def _differences(number: int, title: str, cells: Sequence[NamedCell]) -> Iterato
     pairs = every_pair(list(samples))
     if not any(samples.values()) or not pairs:
         return
-    compared = compare_all(samples, pairs, MARGIN)
+    least = min(int(row["episodes"]) for cell in cells for row in cell.done.values())
+    compared = compare_all(samples, pairs, MARGIN, least if least > 1 else None)
     text = (
         "Recall of the first mechanism of a row less that of the second, paired by seed. Effect: the difference in "
         "standard deviations of the differences of single seeds (Hedges' g). Superior: the share of seeds in which the "
@@ -107,7 +108,7 @@ def _differences(number: int, title: str, cells: Sequence[NamedCell]) -> Iterato
         f"p-values are adjusted for the {len(compared)} comparisons: of no difference (paired t-test) by Holm's method "
         f"and by Benjamini and Hochberg's, of a difference of {MARGIN:g} or more (two one-sided t-tests) by Holm's. "
         "Verdicts go by Holm's, at 5%: two recalls differ, or are equal to within that margin, or both, or these seeds "
-        "cannot tell.",
+        "cannot tell. Where no seed differs, interval and test of equality are exact binomial ones over the episodes.",
         *power_sentence(compared),
     )
     yield Section(f"differences-{number}", f"Differences: {title}", text, difference_table(compared, pairs))

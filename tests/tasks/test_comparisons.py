@@ -68,6 +68,20 @@ def test_equal_differences_have_no_effect_size_and_rounding_does_not_make_one() 
     assert compare("a", "a", a, a, 0.01).superiority.mean == 0.5
 
 
+def test_differences_of_0_alone_show_no_equality_by_themselves() -> None:
+    a = {0: 0.9, 1: 0.8, 2: 0.7}
+    far = {seed: value - 0.1 + 0.001 * seed for seed, value in a.items()}
+    (unknown, apart) = compare_all({"a": a, "b": a, "c": far}, [("a", "b"), ("c", "a")], 0.01)
+    assert (unknown.verdict, unknown.equal, unknown.holm) == ("undecided: no spread", None, 1.0)
+    assert apart.verdict == "differ"
+    assert apart.equal == apart.equivalence.p, "what was not tested is not counted"
+    (few,) = compare_all({"a": a, "b": a}, [("a", "b")], 0.01, outcomes=5)
+    assert (few.verdict, few.equal) == ("undecided", pytest.approx(0.99**15))
+    (many,) = compare_all({"a": a, "b": a}, [("a", "b")], 0.01, outcomes=200)
+    assert (many.verdict, many.equal) == ("equal", pytest.approx(0.99**600))
+    assert many.difference.high == pytest.approx(1 - 0.025 ** (1 / 600))
+
+
 def test_two_differences_have_no_effect_size() -> None:
     assert hedges_g(np.array([0.1, 0.2])) is None
 

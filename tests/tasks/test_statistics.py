@@ -140,6 +140,49 @@ def test_equivalence_at_the_edges() -> None:
             equivalence(same, same, margin)
 
 
+def test_differences_of_0_alone_leave_what_so_many_episodes_can_miss() -> None:
+    """15 paired episodes of which none differs leave up to 22%, not 0."""
+    same = dict.fromkeys(range(3), 0.8)
+    difference = paired_difference(same, same, outcomes=5)
+    high = stats.binomtest(0, 15).proportion_ci(0.95, method="exact").high
+    assert high == pytest.approx(0.218, abs=1e-3)
+    assert (difference.mean, difference.n) == (0.0, 3)
+    assert (difference.low, difference.high) == (pytest.approx(-high), pytest.approx(high))
+    assert "exact binomial over 15 episodes" in difference.method
+    assert paired_difference(same, dict.fromkeys(range(3), 0.7), outcomes=5).low == pytest.approx(0.1)
+    few, many = equivalence(same, same, 0.01, outcomes=5), equivalence(same, same, 0.01, outcomes=200)
+    assert few.p == pytest.approx(stats.binomtest(0, 15, 0.01, alternative="less").pvalue)
+    assert (few.equal, many.equal) == (False, True)
+    assert paired_difference({0: 0.5}, {0: 0.5}, outcomes=5).low is None
+
+
+def discordant(rng: np.random.Generator, share: float, seeds: int, episodes: int) -> tuple[dict, dict]:
+    """Recalls of which the second is below in `share` of all episodes, and nowhere above."""
+    right = rng.random((seeds, episodes)) < 0.8 + share
+    worse = right & (rng.random((seeds, episodes)) < share / (0.8 + share))
+    a, b = right.mean(axis=1), (right & ~worse).mean(axis=1)
+    return dict(enumerate(a)), dict(enumerate(b))
+
+
+@pytest.mark.parametrize("share", [0.002, 0.02, 0.2])
+def test_limits_of_differences_of_0_alone_fail_in_one_case_of_forty_at_most(share: float) -> None:
+    """Of 2,000 simulated pairs, those without any difference exclude the true one in 2.5% of all at most."""
+    rng = np.random.default_rng(3)
+    missed = equal = 0
+    for _ in range(2000):
+        a, b = discordant(rng, share, seeds=3, episodes=5)
+        if a == b:
+            found = paired_difference(a, b, outcomes=5)
+            assert found.high is not None
+            missed += found.high < share
+    assert missed / 2000 < 0.025 + 3 * np.sqrt(0.025 * 0.975 / 2000)
+    margin, episodes = share, int(np.ceil(np.log(0.05) / np.log(1 - share) / 3))
+    for _ in range(2000):
+        a, b = discordant(rng, share, seeds=3, episodes=episodes)
+        equal += a == b and equivalence(a, b, margin, outcomes=episodes).equal is True
+    assert 0.03 < equal / 2000 < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 2000), "the test of equality has its size"
+
+
 def test_equal_columns_have_equal_means_to_the_last_bit() -> None:
     column = np.random.default_rng(0).random((11, 1))
     counts, means = column_means(np.repeat(column, 9, axis=1))
