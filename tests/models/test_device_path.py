@@ -483,7 +483,7 @@ FUSED = [
 INTERPRETED = """
 import sys
 import pytest
-sys.exit(pytest.main([sys.argv[1], "-q", "-x", "-k", "test_fused_forms_agree", "-p", "no:cacheprovider"]))
+sys.exit(pytest.main([sys.argv[1], "-q", "-x", "-k", "test_fused_forms", "-p", "no:cacheprovider"]))
 """
 
 
@@ -509,6 +509,60 @@ def test_fused_forms_agree(lab: SimpleNamespace, name: str, which: int, monkeypa
     streams = [lab.stream(**stream_of(kind, rng, 30, [17, 30])) for kind in (noisy_items, halves, duplicates)]
     assert getattr(started(form(name, group), streams), "fused", None) is not None
     assert assert_agrees(lab, name, group, streams) > 0
+
+
+def between() -> Floats:
+    """Two keys that are just not one, and a third between them, nearer to the second: one with either."""
+    angles = np.array([0.0, math.acos(1.0 - 6e-7) + math.acos(1.0 - 2.5e-7), math.acos(1.0 - 6e-7)])
+    return np.stack([np.cos(angles), np.sin(angles)], axis=1)
+
+
+def nearly_as_near() -> Floats:
+    """A third key that is as near to the first as to the second, but for less than 32 bits tell."""
+    cosines = np.array([0.5 + 4e-7, 0.5])
+    sides = np.sqrt(1.0 - cosines**2)
+    return np.array([[cosines[0], sides[0], 0.0], [cosines[1], 0.0, sides[1]], [1.0, 0.0, 0.0]])
+
+
+TIES: dict[str, tuple[str, dict[str, Any], Floats, list[int]]] = {
+    "repeats": (
+        "dp_cache",
+        {"tau": 0.0},
+        np.random.default_rng(3).standard_normal((7, 5))[np.arange(28) % 7] * np.linspace(0.5, 2.0, 28)[:, None],
+        list(range(7)),
+    ),
+    "near one": ("dp_cache", {"tau": 0.0, "keep": "last"}, between(), [0, 1]),
+    "cosines": ("tova", {"budget": 2}, nearly_as_near(), [1, 2]),
+    "attention": ("h2o", {"budget": 2, "temperature": 0.05}, np.full((3, 3), 0.1) + np.eye(3) * 0.75, [1, 2]),
+    "whole caps": (
+        "adaptive_dp_cache",
+        {"tau": 0.1, "eta": 0.1, "beta": 8.723466123873216, "m0": 0.0, "decay": 0.99},
+        np.eye(4),
+        [1, 2, 3],
+    ),
+}
+"""A form, fields of its config, keys [L, d], and the tokens that are left: those that a tie broken otherwise is not."""
+
+
+@pytest.mark.parametrize("loops", [True, False], ids=["loops", "fused"])
+@pytest.mark.parametrize("case", TIES)
+def test_fused_forms_settle_ties_as_loops_do(
+    lab: SimpleNamespace, case: str, loops: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Repeats have no novelty, the oldest of equal slots takes a token or leaves, a cap just below a number is it.
+
+    By less than 32 bits tell: the float64 reference has no margin here.
+    """
+    name, fields, keys, left = TIES[case]
+    if loops:
+        monkeypatch.setattr(fused, "usable", lambda *_: False)
+    elif DEVICE != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
+        pytest.skip("triton runs neither here nor interpreted")
+    stream = lab.stream(keys)
+    assert (getattr(started(form(name, [fields]), [stream]), "fused", None) is None) == loops
+    [[reading]] = read(form(name, [fields]), [stream])
+    assert reading.tokens == [left]
+    assert reading.values == [[2, 1] if case == "near one" else left]
 
 
 @pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") == "1", reason="interpreted kernels run anywhere")
