@@ -57,6 +57,7 @@ class RunOutcome:
     drawn        its report; None if it could not be drawn up yet
     seconds      this command spent, until the sweep's report was drawn and its runs were delivered
     undelivered  MLflow runs still to be written; refusal: why the tracking store would not take them, if it said so
+    unmirrored   why the studies of a sweep that tunes are not in Optuna's own store; None: they are, or there are none
     """
 
     sweep: SweepRow
@@ -64,6 +65,7 @@ class RunOutcome:
     seconds: float
     undelivered: int
     refusal: str | None
+    unmirrored: str | None
 
 
 def submit_plan(store: Store, plan: Plan, *, use_cache: bool = True) -> Submitted:
@@ -194,7 +196,7 @@ def execute(
     finally:
         tracker.finish(on_wait)
     seconds = time.monotonic() - began
-    return [_outcome(store, sweep, drawings.get(sweep), seconds) for sweep in touched]
+    return [_outcome(settings, store, sweep, drawings.get(sweep), seconds) for sweep in touched]
 
 
 def _draw_missing(settings: Settings, store: Store) -> None:
@@ -207,14 +209,25 @@ def _draw_missing(settings: Settings, store: Store) -> None:
             store.set_report(row.id, str(path))
 
 
-def _outcome(store: Store, sweep: str, drawing: Future[Drawn] | None, seconds: float) -> RunOutcome:
+def _outcome(settings: Settings, store: Store, sweep: str, drawing: Future[Drawn] | None, seconds: float) -> RunOutcome:
+    row = patiently(store.sweep, sweep)
     return RunOutcome(
-        sweep=patiently(store.sweep, sweep),
+        sweep=row,
         drawn=None if drawing is None else drawing.result(),
         seconds=seconds,
         undelivered=patiently(store.undelivered, sweep),
         refusal=patiently(store.refusal, sweep),
+        unmirrored=_mirrored(settings, store, row) if row.state in ENDED else None,
     )
+
+
+def _mirrored(settings: Settings, store: Store, sweep: SweepRow) -> str | None:
+    """Bring the studies of a sweep in Optuna's store up to date, if the tracker could not; why that fails."""
+    if not KINDS.implementation(sweep.kind).proposes:
+        return None
+    from orchestrator.tuner.mirroring import catch_up
+
+    return patiently(catch_up, store, sweep, settings)
 
 
 def _conclude(store: Store, sweep: SweepRow, queue: SweepQueue) -> None:

@@ -12,8 +12,10 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from orchestrator.errors import RequestError
 from orchestrator.patience import patiently
 from orchestrator.settings import Settings
+from orchestrator.spec import SpecError
 from orchestrator.store.states import ENDED
 from orchestrator.tracker.tracker import TrackerRefusedError, TrackerUnavailableError
 from tasks.kind import KINDS
@@ -112,6 +114,7 @@ def main() -> None:
     holder = patiently(store.register_orchestrator)
     patiently(store.forget_refusals)
     mirrors = Mirrors(store, settings)
+    mirrors.catch_up()
 
     def deliver(sweep: str) -> bool:
         """Deliver what is there of `sweep`; False if another process is at it."""
@@ -131,12 +134,32 @@ def main() -> None:
 
 
 class Mirrors:
-    """Keeps Optuna's own store up to date: now and then while a sweep that tunes runs, and once it has ended."""
+    """Keeps Optuna's own store up to date: now and then while a sweep that tunes runs, and once it has ended.
+
+    What could not be written at the time is caught up by the next process.
+    """
 
     def __init__(self, store: Store, settings: Settings) -> None:
         self._store = store
         self._settings = settings
         self._updated: dict[str, float] = {}
+
+    def catch_up(self) -> None:
+        """Write the studies of ended sweeps that Optuna's store lacks, or has as they once were."""
+        ended = [row for row in patiently(self._store.sweeps) if row.state in ENDED]
+        for row in ended:
+            if not KINDS.implementation(row.kind).proposes:
+                continue
+            from orchestrator.tuner.mirroring import catch_up
+
+            try:
+                why = catch_up(self._store, row, self._settings)
+            except (RequestError, SpecError) as error:
+                logging.warning("the studies of sweep %s cannot be read: %s", row.id, error)
+                continue
+            if why is not None:
+                logging.warning("the studies of sweep %s are not in Optuna's store: %s", row.id, why)
+                return
 
     def update(self, sweep: str) -> None:
         """Write what is new of the sweep's studies. What cannot be written now is written with what comes next."""

@@ -73,6 +73,11 @@ def finish(outcomes: Sequence[RunOutcome], as_json: bool, suite: str | None = No
                 f"{outcome.undelivered} MLflow runs are still to be written; the next command that runs a sweep "
                 "delivers them when the tracking store answers"
             )
+        if outcome.unmirrored:
+            say(
+                f"the studies of sweep {outcome.sweep.id} are not in Optuna's store: {outcome.unmirrored}; the next "
+                f"command that runs a sweep, or `slotsweep report {outcome.sweep.id}`, writes them"
+            )
     if suite is not None:
         _print_suite(suite, outcomes, as_json)
     complete = all(outcome.sweep.state == "done" for outcome in outcomes)

@@ -248,10 +248,14 @@ def report(
     show: Annotated[bool, typer.Option("--open", help="open the report in a browser")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Draw a sweep's report anew: one HTML file that works offline, figures and tables beside it."""
+    """Draw a sweep's report anew: one HTML file that works offline, figures and tables beside it.
+
+    Its studies, if it tunes, are brought up to date in Optuna's own store.
+    """
     from orchestrator.reporting import write_own_report, write_report
     from orchestrator.requests import existing_store, find_sweep
     from orchestrator.settings import Settings
+    from tasks.kind import KINDS
 
     settings = Settings.read()
     store = existing_store(settings)
@@ -259,6 +263,11 @@ def report(
     path, _ = write_report(store, row, out) if out else write_own_report(store, row, settings)
     if out is None:
         store.set_report(row.id, str(path))
+    if KINDS.implementation(row.kind).proposes:
+        from orchestrator.tuner.mirroring import catch_up
+
+        if why := catch_up(store, row, settings):
+            say(f"the studies of sweep {row.id} are not in Optuna's store: {why}")
     if as_json:
         print_json({"sweep": row.id, "report": str(path)})
     else:

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, case, delete, func, insert, select
 
 from orchestrator.tuner.live import Told
-from orchestrator.tuner.optuna_store import open_store, writing
+from orchestrator.tuner.optuna_store import errors_named, open_store, writing
 from orchestrator.tuner.samplers import distribution_of
 from tasks.search import Goal, Parameter, Params
 
@@ -68,6 +68,33 @@ def mirror(url: str, sweep_id: str, name: str, studies: Sequence[MirroredStudy])
             return sum(_bring_up_to_date(connection, study_name(sweep_id, name, one.title), one) for one in studies)
     finally:
         engine.dispose()
+
+
+def trials_told(url: str, names: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """Of each study (a name in Optuna's store) that is there: trials that have ended, and those among them that failed.
+
+    Raises as `mirror`.
+    """
+    from optuna.storages._rdb import models
+    from optuna.trial import TrialState
+
+    studies, trials = models.StudyModel.__table__, models.TrialModel.__table__
+    ended, failed = trials.c.state != TrialState.RUNNING, trials.c.state == TrialState.FAIL
+    query = (
+        select(studies.c.study_name, *(func.coalesce(func.sum(case((one, 1), else_=0)), 0) for one in (ended, failed)))
+        .outerjoin(trials, trials.c.study_id == studies.c.study_id)
+        .group_by(studies.c.study_name)
+    )
+    found: dict[str, tuple[int, int]] = {}
+    engine = open_store(url)
+    try:
+        with errors_named(engine), engine.connect() as connection:
+            for start in range(0, len(names), 500):
+                part = query.where(studies.c.study_name.in_(names[start : start + 500]))
+                found |= {name: (int(told), int(lost)) for name, told, lost in connection.execute(part)}
+    finally:
+        engine.dispose()
+    return found
 
 
 def _bring_up_to_date(connection: Connection, name: str, study: MirroredStudy) -> int:

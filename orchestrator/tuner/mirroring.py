@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 from orchestrator.pinned import pinned_spec
 from orchestrator.settings import Settings
 from orchestrator.store.records import SweepRow
 from orchestrator.store.store import Store
+from orchestrator.tracker.tracker import TrackerRefusedError, TrackerUnavailableError
 from orchestrator.tuner.live import Told
-from orchestrator.tuner.mirror import MirroredStudy, MirroredTrial, mirror
+from orchestrator.tuner.mirror import MirroredStudy, MirroredTrial, mirror, study_name, trials_told
 from orchestrator.tuner.proposals import proposals_of
 from orchestrator.tuner.studies import StudySpec, studies_of, tuning_options
 from tasks.kinds.tuning import Levels
@@ -23,6 +25,28 @@ MOST_DRAWN = 12
 def mirror_studies(store: Store, sweep: SweepRow, settings: Settings) -> None:
     """Bring the sweep's studies in Optuna's own store up to date. Raises as `mirror`."""
     mirror(settings.optuna_url, sweep.id, sweep.name, [mirrored for _, mirrored in _mirrored(store, sweep)])
+
+
+def catch_up(store: Store, sweep: SweepRow, settings: Settings) -> str | None:
+    """Bring the sweep's studies in Optuna's own store up to date, unless they are; why that cannot be done."""
+    try:
+        if _is_behind(store, sweep, settings):
+            mirror_studies(store, sweep, settings)
+    except (TrackerUnavailableError, TrackerRefusedError) as error:
+        return str(error)
+    return None
+
+
+def _is_behind(store: Store, sweep: SweepRow, settings: Settings) -> bool:
+    """Whether some study there has other numbers of decided and of failed proposals than here."""
+    names = {
+        study.number: study_name(sweep.id, sweep.name, study.title) for study in studies_of(pinned_spec(store, sweep))
+    }
+    rows = store.proposals(sweep.id)
+    decided = Counter(row.study for row in rows if row.state != "open")
+    failed = Counter(row.study for row in rows if row.state == "failed")
+    there = trials_told(settings.optuna_url, list(names.values()))
+    return any(there.get(name) != (decided[number], failed[number]) for number, name in names.items())
 
 
 def write_studies_page(store: Store, sweep: SweepRow, folder: Path) -> Path:
