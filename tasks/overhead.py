@@ -16,12 +16,18 @@ from tasks.summary import Interval
 LEAST_SIZES = 4
 """Distinct sizes below which the three parameters leave nothing to judge the fit by."""
 
+NEGLIGIBLE = 1e-6
+"""Share of the least cost below which an overhead is what the search for it left over, and none."""
+
 STEPS = 60
 
 
 @dataclass(frozen=True)
 class OffsetPowerLaw:
-    """cost = overhead + factor · size^exponent, fitted over low..high; residual: standard deviation of ln cost."""
+    """cost = overhead + factor · size^exponent, fitted over low..high; residual: standard deviation of ln cost.
+
+    The overhead is exactly 0 where the best fit has none.
+    """
 
     overhead: Interval
     factor: float
@@ -49,6 +55,8 @@ def fit_offset_power_law(sizes: ArrayLike, costs: ArrayLike) -> OffsetPowerLaw:
     middle = float(np.log(x).mean())
     fits, errors = estimate(np.log(x) - middle, np.log(y)[None])
     overhead, exponent = math.exp(fits[0, 0]), float(fits[0, 2])
+    if overhead < NEGLIGIBLE * np.exp(np.log(y).mean(axis=0)).min():
+        overhead = 0.0
     if seeds > 1:
         freedom, method = seeds - 1, f"Student t with jackknife error over {seeds} seeds, {distinct} sizes each"
     else:

@@ -18,7 +18,7 @@ from tasks.frontier import warnings
 from tasks.growth_sections import growth_sections
 from tasks.kind import NOTHING_ASKED, Asked, Kind, KindConfig, kind
 from tasks.labels import NamedCell, named_cells
-from tasks.overhead import fit_offset_power_law
+from tasks.overhead import LEAST_SIZES, fit_offset_power_law
 from tasks.scaling import fit_power_law
 from tasks.statistics import mean_intervals
 from tasks.summary import Chart, Grid, Interval, Line, Section, Summary, Value
@@ -40,7 +40,7 @@ BATCHED = re.compile(r"(build|read)_(\d+)(_us_per_token|_us_per_query|_peak_byte
 """Metrics of many memories (on an accelerator: streams) in one call, and how many."""
 
 FEWEST = 3
-"""Sizes of batches that a fit needs."""
+"""Sizes that a fit needs."""
 
 GROUPS = {
     "build": ("Building", "µs"),
@@ -300,33 +300,48 @@ def _growth(curves: Sequence[CostCurve]) -> Iterator[Section]:
             yield _growth_along(name, f"{verb} against {axis.name}", axis, unit, along)
 
 
+def _upper_half(sizes: Floats) -> Floats:
+    return sizes[len(sizes) // 2 :]
+
+
 def _growth_along(name: str, title: str, axis: Axis, unit: str, curves: Sequence[CostCurve]) -> Section:
+    apart = any(len(np.unique(curve.sizes)) >= LEAST_SIZES for curve in curves)
+    halved = any(len(np.unique(_upper_half(curve.sizes))) >= FEWEST for curve in curves)
     text = (
         f"`exponent`: cost = factor · {axis.name}^exponent by least squares on logarithms. A fixed overhead flattens a "
-        "curve at its low end; `exponent beside overhead` is that of cost = overhead + factor · "
-        f"{axis.name}^exponent, and `upper half` that of the plain law over the upper half of the sizes."
+        "curve at its low end."
     )
+    if apart:
+        text += f" `exponent beside overhead` is that of cost = overhead + factor · {axis.name}^exponent."
+    if halved:
+        text += " `upper half` is the exponent of the plain law over the upper half of the sizes."
     chart = Chart(axis.label, unit, tuple(map(_line, curves)), log_x=True, log_y=True)
     columns = (
-        "mechanism",
-        "measured",
-        "fixed",
-        "exponent",
-        "exponent beside overhead",
-        "overhead",
-        "upper half",
+        *("mechanism", "measured", "fixed", "exponent"),
+        *(("exponent beside overhead", "overhead") if apart else ()),
+        *(("upper half",) if halved else ()),
         "sizes",
     )
-    table = Grid(columns, tuple(map(_exponents, curves)))
+    found = [_exponents(curve) for curve in curves]
+    table = Grid(columns, tuple(tuple(one[column] for column in columns) for one in found))
     ways = (BUILDS,) if any(curve.measure == BY_TOKEN for curve in curves) else ()
     return Section(name, title, (text, *ways), table, (chart,))
 
 
-def _exponents(curve: CostCurve) -> tuple[Value, ...]:
-    half = len(curve.sizes) // 2
-    sizes = f"{curve.sizes.min():,.6g} to {curve.sizes.max():,.6g} {curve.axis.label}"
-    plain, upper = _exponent(curve.sizes, curve.costs), _exponent(curve.sizes[half:], curve.costs[:, half:])
-    return curve.mechanism, curve.measure, curve.fixed or None, plain, *_apart(curve), upper, sizes
+def _exponents(curve: CostCurve) -> dict[str, Value]:
+    """What a table says of a curve, by column."""
+    upper = _upper_half(curve.sizes)
+    beside, overhead = _apart(curve)
+    return {
+        "mechanism": curve.mechanism,
+        "measured": curve.measure,
+        "fixed": curve.fixed or None,
+        "exponent": _exponent(curve.sizes, curve.costs),
+        "exponent beside overhead": beside,
+        "overhead": overhead,
+        "upper half": _exponent(upper, curve.costs[:, -len(upper) :]),
+        "sizes": f"{curve.sizes.min():,.6g} to {curve.sizes.max():,.6g} {curve.axis.label}",
+    }
 
 
 def _exponent(sizes: Floats, costs: Floats) -> Value:
@@ -345,7 +360,7 @@ def _apart(curve: CostCurve) -> tuple[Value, Value]:
     growth = fit_power_law(curve.sizes, curve.costs).exponent.mean * np.log(curve.sizes.max() / curve.sizes.min())
     if growth < np.log(GROWTH):
         return f"undefined: grows less than {GROWTH:g} times", None
-    return fit.exponent, fit.overhead
+    return fit.exponent, fit.overhead if fit.overhead.mean > 0 else "none found"
 
 
 def _line(curve: CostCurve) -> Line:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from models.devices.device import DEVICE_CLASSES
 from models.mechanism import MECHANISMS
+from tasks.axes import Axis
 from tasks.kind import KINDS
+from tasks.kinds.cost_scaling import CostCurve, _exponents
 from tasks.summary import Interval, Summary
 from tests.tasks.test_kinds import RECALL, column, rows_of, section, workload
 
@@ -115,8 +118,18 @@ def test_the_two_ways_to_build_a_cache_are_told_apart_in_words() -> None:
         rows = rows_of("cost_scaling", trees, [{"name": name}], seeds=1, episodes=1)
         built = section(KINDS.implementation("cost_scaling").summarise(rows), "build-scaling")
         assert built.table is not None
+        assert built.table.columns == ("mechanism", "measured", "fixed", "exponent", "sizes"), "three sizes fit no more"
         assert ("build, naive" in [row[1] for row in built.table.rows]) == two
         assert ("`build, naive` the loop over tokens" in " ".join(built.text)) == two
+
+
+def test_an_overhead_that_is_none_is_not_shown_as_a_tiny_one() -> None:
+    sizes = 2.0 ** np.arange(9, 17)
+    x = np.log(sizes / sizes[0])
+    for costs, overhead in ((np.exp(x - 0.01 * x**2), "none found"), (100.0 + np.exp(x), pytest.approx(100.0))):
+        curve = CostCurve("m", "build", "build", Axis("tokens"), "", sizes, costs[None])
+        found = _exponents(curve)["overhead"]
+        assert (found.mean if isinstance(found, Interval) else found) == overhead
 
 
 def exponents() -> tuple[Summary, dict[str, float]]:

@@ -65,6 +65,15 @@ def test_without_overhead_it_is_the_plain_power_law() -> None:
     assert fit.overhead.mean < 0.01 * values.min()
 
 
+@pytest.mark.parametrize("seeds", [1, 4])
+def test_what_the_search_leaves_of_an_overhead_is_none(seeds: int) -> None:
+    """A cost that grows ever more slowly has none: the best fit is at the border."""
+    x = np.log(SIZES / SIZES[0])
+    bent = np.exp(x - 0.01 * x**2) * np.exp(0.01 * np.arange(seeds))[:, None]
+    fit = fit_offset_power_law(SIZES, bent)
+    assert (fit.overhead.mean, fit.overhead.low) == (0.0, 0.0)
+
+
 def test_the_overhead_explains_the_exponent_of_figure_7() -> None:
     """Attention's read times as read off arXiv 2607.09889, Fig. 7: a plain fit gives about .72, linear cost is 1."""
     tokens, milliseconds = 2.0 ** np.arange(9, 15), [0.016, 0.025, 0.0405, 0.061, 0.104, 0.195]
