@@ -44,7 +44,7 @@ class Sweep:
 def plan(spec: str | Path, *, overrides: Sequence[str] = ()) -> PlanSummary:
     """What `spec` (a file, or the name of a ready-made spec) would run, and what it may cost. Starts nothing."""
     settings = Settings.read()
-    return describe(planned(load_spec(str(spec), overrides), settings), settings)
+    return describe(planned(load_spec(str(spec), overrides), settings, ask=False), settings)
 
 
 def run(

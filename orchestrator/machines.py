@@ -17,20 +17,23 @@ if TYPE_CHECKING:
     from orchestrator.spec import Spec
 
 
-def planned(spec: Spec, settings: Settings) -> Plan:
+def planned(spec: Spec, settings: Settings, *, ask: bool = True) -> Plan:
     """The plan of `spec` as it would run under `settings`.
 
     With a cluster, the machine of a timed trial's key is that of the nodes which offer its device class (and the spec's
     accelerator, if it names one): where these are of several kinds, the kind of which there are most. The cluster is
     asked when a timed trial is first looked at; that raises RequestError where no node offers the class, ExecutorError
     where the cluster does not tell.
+
+    ask: whether nodes that have not told what machine they are may be asked, which starts processes on them; otherwise
+    the machine is None where none has told
     """
     if settings.ray_address is None:
         return Plan(spec)
-    return Plan(spec, cache(partial(_on_cluster, settings.ray_address, spec.policy.accelerator)))
+    return Plan(spec, cache(partial(_on_cluster, settings.ray_address, spec.policy.accelerator, ask)))
 
 
-def _on_cluster(address: str, accelerator: str | None, device: str) -> str:
+def _on_cluster(address: str, accelerator: str | None, ask: bool, device: str) -> str | None:
     if not is_read_directly(address):
         raise RequestError(
             f"times belong to a machine, and {address} does not tell which the cluster has: let RAY_ADDRESS name the "
@@ -38,10 +41,13 @@ def _on_cluster(address: str, accelerator: str | None, device: str) -> str:
         )
     [wanted] = [Want(known, None if known == "cpu" else accelerator) for known in DEVICE_CLASSES if known == device]
     nodes = _offering(wanted, cluster_nodes(address))
-    if any(wanted.device not in node.machines for node in nodes):
+    untold = [node.id for node in nodes if wanted.device not in node.machines]
+    if not ask and len(untold) == len(nodes):
+        return None
+    if ask and untold:
         from orchestrator.executors.ray_machines import ask_machines
 
-        ask_machines(address, wanted.device, [node.id for node in nodes if wanted.device not in node.machines])
+        ask_machines(address, wanted.device, untold)
         nodes = _offering(wanted, cluster_nodes(address))
     return commonest_machine(nodes, wanted.device)
 

@@ -43,14 +43,15 @@ class Plan:
     Trials come in an order that lets workers share streams: workload by workload, seed by seed, then every mechanism.
     Mechanisms that are trained come last, each with all of its seeds, which train together.
 
-    machine_of: the machine on which times are measured on a device class, where they are: see `orchestrator.machines`
+    machine_of: the machine on which times are measured on a device class, where they are, or None if nobody has told:
+    see `orchestrator.machines`
     fingerprints: those of the code that was pinned, as `fingerprints` had them then; None: of the code as it is now
     """
 
     def __init__(
         self,
         spec: Spec,
-        machine_of: Callable[[str], str] = this_machine,
+        machine_of: Callable[[str], str | None] = this_machine,
         fingerprints: Mapping[str, str] | None = None,
     ) -> None:
         self.spec = spec
@@ -75,6 +76,11 @@ class Plan:
         if self.kind.measures_time and self.spec.device == "any":
             return ("cpu",)
         return self.spec.devices
+
+    @property
+    def untold(self) -> tuple[AskedDevice, ...]:
+        """Device classes on which times would be measured by machines that nobody has told: trials have no keys yet."""
+        return tuple(device for device in self.devices if self.kind.measures_time and self.machine_of(device) is None)
 
     def cell(self, workload: WorkloadConfig, mechanism: MechanismConfig, device: AskedDevice) -> CellRow:
         """The cell of `mechanism` on `workload` in a sweep of this spec."""

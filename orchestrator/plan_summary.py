@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 class PlanSummary:
     """Counts of a plan, with the trials that may follow from results, except in `batches`.
 
+    reused        None: unknown, as the machines are `untold` on which times would be measured on some device classes
     at_first      trials that are asked for whatever comes back; None: all are
     devices       trials by device class
     explanations  why trials are not reused, if that was asked
@@ -30,12 +31,13 @@ class PlanSummary:
     trials: int
     cells: int
     unique: int
-    reused: int
+    reused: int | None
     batches: int
     devices: dict[str, int]
     estimate: Estimate
     at_first: int | None = None
     explanations: list[Explanation] | None = None
+    untold: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """The contract of `plan --json`."""
@@ -48,6 +50,7 @@ class PlanSummary:
             "batches": self.batches,
             "devices": self.devices,
             "estimate": self.estimate.as_json(),
+            **({} if not self.untold else {"untold": list(self.untold)}),
             **({} if self.at_first is None else {"at_first": self.at_first}),
             **explained,
         }
@@ -65,18 +68,20 @@ def describe(plan: Plan, settings: Settings, *, explained: bool = False) -> Plan
         for cell in group.cells:
             digests.add(cell.digest)
             devices[cell.device] = devices.get(cell.device, 0) + plan.counts[cell.digest]
+    untold = plan.untold
     unique = sum(plan.counts[digest] for digest in digests)
     done = glance.done_keys(key for _, _, key in plan.trials()) if glance is not None else set()
     return PlanSummary(
         trials=plan.trial_count,
         cells=plan.cell_count,
         unique=unique,
-        reused=len(done),
+        reused=None if untold else len(done),
         batches=_count_batches(plan),
         devices=devices,
         estimate=estimate(plan, glance, done, expected_crew(plan, settings, glance)),
         at_first=sum(1 for _ in plan.trials()) if plan.grows else None,
-        explanations=explain(plan, _known(plan, _existing_store(settings))) if explained else None,
+        explanations=explain(plan, _known(plan, _existing_store(settings))) if explained and not untold else None,
+        untold=untold,
     )
 
 

@@ -90,7 +90,9 @@ def _plans_of(
 
     try:
         specs = load_specs(spec, overrides or ())
-        return {name: Plan(read) if settings is None else planned(read, settings) for name, read in specs.items()}
+        return {
+            name: Plan(read) if settings is None else planned(read, settings, ask=False) for name, read in specs.items()
+        }
     except SpecError as error:
         if not as_json:
             raise
@@ -120,14 +122,22 @@ def plan(
     for made, summary in described:
         _print_plan(made, summary)
     if len(described) > 1:
-        totals = [sum(numbers) for numbers in zip(*((one.trials, one.reused) for _, one in described), strict=True)]
-        typer.echo(f"{spec}: {len(described)} sweeps, {totals[0]} trials, {totals[1]} of them reused")
+        totals = _totals([one for _, one in described])
+        known = (
+            "how many of them reused is unknown" if totals["reused"] is None else f"{totals['reused']} of them reused"
+        )
+        typer.echo(f"{spec}: {len(described)} sweeps, {totals['trials']} trials, {known}")
 
 
 def _suite_as_json(names: list[str], summaries: list[PlanSummary]) -> dict[str, Any]:
     """Totals, and the plan of each sweep. Trials that several sweeps share are counted in each."""
-    totals = {name: sum(getattr(one, name) for one in summaries) for name in ("trials", "unique", "reused", "batches")}
-    return {**totals, "sweeps": {name: one.as_json() for name, one in zip(names, summaries, strict=True)}}
+    return {**_totals(summaries), "sweeps": {name: one.as_json() for name, one in zip(names, summaries, strict=True)}}
+
+
+def _totals(summaries: list[PlanSummary]) -> dict[str, int | None]:
+    """Sums over sweeps; None where a number of one is unknown."""
+    counts = {name: [getattr(one, name) for one in summaries] for name in ("trials", "unique", "reused", "batches")}
+    return {name: None if None in numbers else sum(numbers) for name, numbers in counts.items()}
 
 
 def _print_plan(made: Plan, summary: PlanSummary) -> None:
@@ -138,7 +148,14 @@ def _print_plan(made: Plan, summary: PlanSummary) -> None:
         product = f"at most, {summary.at_first} at first, others as results tell"
     typer.echo(f"  trials    {summary.trials}: {product}; {devices}")
     typer.echo(f"  unique    {summary.unique}")
-    typer.echo(f"  reused    {summary.reused}, already done in this store")
+    if summary.untold:
+        devices = " and ".join(summary.untold)
+        typer.echo(
+            f"  reused    unknown: the cluster has not told what machine measures times on {devices}; `slotsweep run` "
+            "and `submit` ask it"
+        )
+    else:
+        typer.echo(f"  reused    {summary.reused}, already done in this store")
     typer.echo(f"  batches   {summary.batches}{' at first' if summary.at_first is not None else ''}")
     _print_estimate(summary.estimate)
     if summary.explanations is not None:

@@ -5,13 +5,20 @@ from __future__ import annotations
 import time
 import tracemalloc
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orchestrator import machines
 from orchestrator.batching import batches
+from orchestrator.cli.spec_commands import _print_plan
+from orchestrator.executors import ray_machines
+from orchestrator.fleet import Node
 from orchestrator.plan import Plan
+from orchestrator.plan_summary import describe
+from orchestrator.settings import Settings
 from orchestrator.spec import Spec, canonical, from_canonical, read_spec
 from orchestrator.store.records import CellRow, Pending
 from tests.orchestrator.specs import SMALL
@@ -157,3 +164,31 @@ def test_a_fingerprint_covers_the_code_of_every_device_that_may_compute_the_tria
 def test_where_times_are_measured_any_is_the_cpu() -> None:
     plan = Plan(read_spec(SMALL.replace("kind: frontier", "kind: cost_scaling")))
     assert {cell.device for group in plan.groups for cell in group.cells} == {"cpu"}
+
+
+def test_a_plan_of_times_asks_no_node_what_machine_it_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Which would start processes there: where none has told, what is reused is unknown."""
+
+    def never(*_: object) -> None:
+        raise AssertionError("a plan starts nothing")
+
+    monkeypatch.setattr(ray_machines, "ask_machines", never)
+    cluster = Settings.read({"SLOTSWEEP_HOME": str(tmp_path / "home"), "RAY_ADDRESS": "10.0.0.1:6379"})
+    timed = read_spec(SMALL.replace("kind: frontier", "kind: cost_scaling"))
+    silent, tells = Node("a", "a", 4), Node("b", "b", 4, machines={"cpu": "m" * 32})
+    for nodes, untold, reused in (([silent], ("cpu",), None), ([silent, tells], (), 0)):
+        monkeypatch.setattr(machines, "cluster_nodes", lambda _, nodes=nodes: nodes)
+        plan = machines.planned(timed, cluster, ask=False)
+        summary = describe(plan, cluster, explained=True)
+        assert (summary.untold, summary.reused, summary.as_json()["reused"]) == (untold, reused, reused)
+        assert {cell.machine for group in plan.groups for cell in group.cells} == {None if untold else "m" * 32}
+        _print_plan(plan, summary)
+        said = capsys.readouterr().out
+        assert ("the cluster has not told what machine measures times on cpu" in said) == bool(untold)
+            untold
+        )
+    monkeypatch.setattr(machines, "cluster_nodes", lambda _: [silent])
+    with pytest.raises(AssertionError, match="starts nothing"):
+        _ = machines.planned(timed, cluster).groups
