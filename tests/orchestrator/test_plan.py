@@ -187,8 +187,6 @@ def test_a_plan_of_times_asks_no_node_what_machine_it_is(
         _print_plan(plan, summary)
         said = capsys.readouterr().out
         assert ("the cluster has not told what machine measures times on cpu" in said) == bool(untold)
-            untold
-        )
     monkeypatch.setattr(machines, "cluster_nodes", lambda _: [silent])
     with pytest.raises(AssertionError, match="starts nothing"):
         _ = machines.planned(timed, cluster).groups
