@@ -48,6 +48,8 @@ class Range(_Strict):
             raise ValueError(f"a logarithmic range cannot begin at {self.low:g}: write a low above 0")
         if self.log and self.step is not None:
             raise ValueError("a logarithmic range has no step: leave `log` or `step` out")
+        if self.step is not None and round_number(self.step) > round_number(self.high - self.low):
+            raise ValueError(f"a step of {self.step:g} leads from {self.low:g} beyond {self.high:g}")
         return self
 
 
@@ -86,6 +88,8 @@ class Bound(_Strict):
     def _one(self) -> Bound:
         if self.at_most is None and self.at_least is None:
             raise ValueError("a constraint needs `at_most`, `at_least`, or both")
+        if self.at_most is not None and self.at_least is not None and self.at_least > self.at_most:
+            raise ValueError(f"nothing is at least {self.at_least:g} and at most {self.at_most:g}")
         return self
 
     def violations(self, value: float) -> dict[str, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -64,6 +65,8 @@ def validate(spec: SpecName, overrides: Overrides = None, as_json: AsJson = Fals
     parts += [f"{count} {'study' if count == 1 else 'studies'} of {each} proposals" for count, each in studies]
     most = "at most " if any(plan.grows for plan in plans.values()) else ""
     typer.echo(f"{spec}: ok, {', '.join([*parts, f'{most}{trials} trials'])}")
+    for sentence in dict.fromkeys(sentence for plan in plans.values() for sentence in _exhausted(plan)):
+        say(sentence)
 
 
 def _studies(plan: Plan) -> tuple[int, TuningConfig | None]:
@@ -73,6 +76,22 @@ def _studies(plan: Plan) -> tuple[int, TuningConfig | None]:
 
     options = plan.spec.options
     return (len(studies_of(plan.spec)), options) if isinstance(options, TuningConfig) else (0, None)
+
+
+def _exhausted(plan: Plan) -> Iterator[str]:
+    """Studies that have tried every combination before they have made all their proposals."""
+    from orchestrator.spec.tuning import EXHAUSTIVE
+    from orchestrator.tuner.studies import studies_of
+    from tasks.search import every_combination
+
+    _, options = _studies(plan)
+    for study in studies_of(plan.spec) if options else ():
+        if options is None or study.sampler.name not in EXHAUSTIVE:
+            continue
+        count = sum(1 for _ in every_combination(study.parameters) or ())
+        if count < options.trials:
+            told = "is 1 combination" if count == 1 else f"are {count:,} combinations"
+            yield (f"{study.group}: there {told}, so that {study.sampler.name} makes no more proposals than that")
 
 
 def _plans_of(

@@ -50,12 +50,25 @@ class UntilNarrow(_Strict):
     max: int = Field(ge=2, le=MOST_SEEDS, description="most seeds there may be, narrow enough or not")
     first: int = Field(FIRST_STAGE, ge=2, le=MOST_SEEDS, description="seeds of the first stage")
 
+    @model_validator(mode="after")
+    def _first_fits(self) -> UntilNarrow:
+        if "first" in self.model_fields_set and self.first > self.max:
+            raise ValueError(f"the first stage has {self.first} seeds, and there may be {self.max}")
+        return self
+
 
 class SeedsUntilNarrow(_Strict):
     """Consecutive seeds, as many as an interval needs to be narrow enough."""
 
     until: UntilNarrow = Field(description="{metric: recall, half_width: 0.01, max: 200}")
     base: SeedValue = Field(0, description="the first seed")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _counts_itself(cls, value: Any) -> Any:
+        if isinstance(value, dict) and "count" in value:
+            raise ValueError("`until` and `count` exclude each other: `until` tells how many seeds there must be")
+        return value
 
     @model_validator(mode="after")
     def _last_fits(self) -> SeedsUntilNarrow:

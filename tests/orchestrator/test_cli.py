@@ -157,6 +157,20 @@ def test_validate_reports_as_json_too(slotsweep, tmp_path: Path) -> None:
     assert error["line"] == 8
 
 
+def test_validate_says_where_there_are_fewer_combinations_than_proposals(slotsweep, tmp_path: Path) -> None:
+    spec = tmp_path / "grid.yaml"
+    spec.write_text(
+        "name: x\nkind: tuning\nworkload: {name: zipf_recall}\nmechanisms: [{name: dp_cache}, {name: h2o}]\n"
+        "search: {dp_cache.tau: {low: 0.2, high: 0.6, step: 0.1}, dp_cache.keep: {choices: [first, last]},\n"
+        "         h2o.budget: {low: 1, high: 30}}\n"
+        "objectives: {recall: maximize}\nsampler: [grid, random]\ntrials: 20\nseeds: 6\n",
+        encoding="utf-8",
+    )
+    said = slotsweep("validate", str(spec)).err.splitlines()
+    assert said == ["dp_cache, grid: there are 10 combinations, so that grid makes no more proposals than that"]
+    assert slotsweep("validate", str(spec), "--set", "trials=10").err == ""
+
+
 def test_validate_says_how_many_studies_and_proposals_there_are(slotsweep, tmp_path: Path) -> None:
     spec = str(tmp_path / "tune.yaml")
     slotsweep("init", spec, "--kind", "tuning")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import pytest
@@ -148,9 +149,9 @@ def test_a_saved_spec_of_a_job_type_from_elsewhere() -> None:
             SeedsUntil("recall", FixedWidth(0.01, 200)),
         ),
         (
-            "{until: {metric: slots_mean, half_width: 2, max: 6, first: 20}, base: 5}",
+            "{until: {metric: slots_mean, half_width: 2, max: 6}, base: 5}",
             tuple(range(5, 11)),
-            SeedsUntil("slots_mean", FixedWidth(2.0, 6, 20)),
+            SeedsUntil("slots_mean", FixedWidth(2.0, 6)),
         ),
     ],
 )
@@ -196,6 +197,7 @@ def trees(draw: st.DrawFn) -> dict[str, Any]:
         search["workload.shuffled"] = {"choices": [True, False]}
     metrics = st.sampled_from(["recall", "slots", "slots_mean", "bytes"])
     bounds = st.dictionaries(st.sampled_from(["at_most", "at_least"]), NUMBERS, min_size=1)
+    bounds = bounds.filter(lambda bound: bound.get("at_least", -math.inf) <= bound.get("at_most", math.inf))
     return {
         "name": "x",
         "kind": "tuning",
