@@ -48,7 +48,7 @@ class Range(_Strict):
             raise ValueError(f"a logarithmic range cannot begin at {self.low:g}: write a low above 0")
         if self.log and self.step is not None:
             raise ValueError("a logarithmic range has no step: leave `log` or `step` out")
-        if self.step is not None and round_number(self.step) > round_number(self.high - self.low):
+        if self.step is not None and self.step > (self.high - self.low) * (1 + 1e-9):
             raise ValueError(f"a step of {self.step:g} leads from {self.low:g} beyond {self.high:g}")
         return self
 

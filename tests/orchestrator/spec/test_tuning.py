@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from __future__ import annotations
+
 import json
 import math
 from typing import Any
@@ -179,7 +181,7 @@ NUMBERS = st.floats(0.001, 100, allow_nan=False).map(lambda value: float(f"{valu
 def ranges(draw: st.DrawFn, whole: bool) -> dict[str, Any]:
     low = draw(st.integers(1, 50) if whole else NUMBERS)
     high = low + draw(st.integers(1, 50) if whole else NUMBERS)
-    more: dict[str, Any] = draw(st.sampled_from([{}, {"log": True}, {"step": 1 if whole else 0.5}]))
+    more: dict[str, Any] = draw(st.sampled_from([{}, {"log": True}, {"step": 1 if whole else 0.0005}]))
     return {"low": low, "high": high, **more}
 
 
