@@ -21,24 +21,33 @@ NEGLIGIBLE = 1e-6
 
 STEPS = 60
 
+LARGEST_LOG = 709.0
+"""Logarithm of about the largest number that there is."""
+
 
 @dataclass(frozen=True)
 class OffsetPowerLaw:
     """cost = overhead + factor · size^exponent, fitted over low..high; residual: standard deviation of ln cost.
 
+    log_factor: the factor's logarithm, for steep laws have factors that no float holds.
     The overhead is exactly 0 where the best fit has none.
     """
 
     overhead: Interval
-    factor: float
+    log_factor: float
     exponent: Interval
     low: float
     high: float
     residual: float
 
+    @property
+    def factor(self) -> float:
+        """The cost at size 1 beyond the overhead: 0, or the largest number, where it is beyond what floats hold."""
+        return math.exp(min(self.log_factor, LARGEST_LOG))
+
     def predict(self, size: float) -> tuple[float, bool]:
         """The cost at `size`, and whether that extrapolates beyond the sizes measured."""
-        grown = self.factor * size**self.exponent.mean
+        grown = math.exp(min(self.log_factor + self.exponent.mean * math.log(size), LARGEST_LOG))
         return self.overhead.mean + grown, not self.low <= size <= self.high
 
 
@@ -65,7 +74,7 @@ def fit_offset_power_law(sizes: ArrayLike, costs: ArrayLike) -> OffsetPowerLaw:
     residuals = np.log(y) - _curve(np.log(x) - middle, fits)
     return OffsetPowerLaw(
         overhead=Interval(overhead, max(0.0, overhead - off), overhead + off, seeds, method),
-        factor=math.exp(fits[0, 1] - exponent * middle),
+        log_factor=float(fits[0, 1]) - exponent * middle,
         exponent=Interval(exponent, exponent - apart, exponent + apart, seeds, method),
         low=float(x.min()),
         high=float(x.max()),

@@ -12,7 +12,7 @@ from models.mechanism import MECHANISMS
 from tasks.axes import Axis
 from tasks.kind import KINDS
 from tasks.kinds.cost_scaling import CostCurve, _exponents
-from tasks.summary import Interval, Summary
+from tasks.summary import Interval, Summary, Value
 from tests.tasks.test_kinds import RECALL, column, rows_of, section, workload
 
 
@@ -138,15 +138,22 @@ def exponents() -> tuple[Summary, dict[str, float]]:
     trees = [{**shape, "repeats": repeats} for repeats in (16, 32, 64, 128, 256)]
     mechanisms: list[dict[str, Any]] = [{"name": "full_attention"}, {"name": "dp_cache", "similarity": 0.6}]
     summary = KINDS.implementation("cost_scaling").summarise(rows_of("cost_scaling", trees, mechanisms, 3, 5))
-    builds, reads = section(summary, "build-scaling").table, section(summary, "read-scaling")
-    assert builds is not None
-    assert column(reads, "exponent beside overhead")["dp_cache"] == "undefined: grows less than 1.5 times"
+    apart = "exponent beside overhead"
+    assert value_of(summary, "read", ("dp_cache", "read"), apart) == "undefined: grows less than 1.5 times"
     return summary, {
-        "build": slope(next(row[3] for row in builds.rows if row[:2] == ("dp_cache", "build, naive"))),
-        "cache": slope(column(reads, "exponent")["dp_cache"]),
-        "attention": slope(column(reads, "exponent")["full_attention"]),
-        "attention beside overhead": slope(column(reads, "exponent beside overhead")["full_attention"]),
+        "build": slope(value_of(summary, "build", ("dp_cache", "build, naive"), "exponent")),
+        "cache": slope(value_of(summary, "read", ("dp_cache", "read"), "exponent")),
+        "attention": slope(value_of(summary, "read", ("full_attention", "read"), "exponent")),
+        "attention beside overhead": slope(value_of(summary, "read", ("full_attention", "read"), apart)),
     }
+
+
+def value_of(summary: Summary, group: str, row: tuple[str, str], name: str) -> Value:
+    """What a table of exponents says of a mechanism and what was measured of it."""
+    table = section(summary, f"{group}-scaling").table
+    assert table is not None
+    [found] = [one for one in table.rows if one[:2] == row]
+    return found[table.columns.index(name)]
 
 
 def test_exponents_of_building_and_reading_are_those_of_the_rule() -> None:
