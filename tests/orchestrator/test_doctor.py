@@ -66,7 +66,7 @@ def test_a_machine_that_can_run_is_told_so(tmp_path: Path, no_token: Path) -> No
     assert told["ok"], done.stdout
     assert done.returncode == 0
     assert [check["check"] for check in told["checks"]] == [
-        *("python", "libraries", "torch", "home", "disk", "database", "mlflow", "kernels", "hardware"),
+        *("python", "libraries", "torch", "home", "disk", "database", "mlflow", "optuna", "kernels", "hardware"),
         *("gpu", "tokens", "cluster", "ray", "ports", "data"),
     ]
     assert SECRET not in done.stdout + done.stderr
