@@ -100,7 +100,7 @@ def estimate(plan: Plan, store: Glance | None, done: Set[str], crew: Crew) -> Es
 
 def _works(plan: Plan, done: Set[str]) -> list[Work]:
     """The plan's cells, each with how many of its trials are to be computed, at most. Those listed twice count once."""
-    cells = {cell.digest: cell for group in plan.groups for cell in group.cells}
+    cells = {cell.digest: cell for cell in plan.cells}
     keys = {key: cell.digest for cell, _, key in plan.trials() if key in done}
     there = Counter(keys.values())
     return [Work(cell, plan.counts[digest] - there[digest]) for digest, cell in cells.items()]

@@ -219,12 +219,11 @@ def growth_of(store: Store, sweep: SweepRow) -> Growth | None:
     return Tuner(store, sweep, spec)
 
 
-def sample_cells(store: Store, sweep: SweepRow) -> list[CellRow]:
+def sample_cells(store: Store, sweep: SweepRow) -> tuple[CellRow, ...]:
     """Cells like those that a stored sweep will propose; none where it does not."""
     if not KINDS.implementation(sweep.kind).proposes:
-        return []
-    plan = Plan(pinned_spec(store, sweep), fingerprints=sweep.fingerprints)
-    return [cell for group in plan.groups for cell in group.cells]
+        return ()
+    return Plan(pinned_spec(store, sweep), fingerprints=sweep.fingerprints).cells
 
 
 def grow_from_store(store: Store, sweep: SweepRow) -> bool:

@@ -52,18 +52,12 @@ class Ledger:
         self.cells[cell.digest] = cell
         self._rows[cell.digest] = row
 
-    @property
-    def open(self) -> int:
-        """Trials that have not ended."""
-        return len(self._open)
-
-    def learn(self, trials: Collection[int] | None = None) -> bool:
-        """Ask the store which of `trials` (rows; None: all that are open) have ended; whether any has."""
+    def learn(self, trials: Collection[int] | None = None) -> None:
+        """Ask the store which of `trials` (rows; None: all that are open) have ended."""
         asked = self._open if trials is None else self._open.intersection(trials)
         ended = self._store.ended(asked) if asked else {}
         self._ended |= ended
         self._open -= ended.keys()
-        return bool(ended)
 
     def has_ended(self, cell: str, seeds: Iterable[int]) -> bool:
         """Whether all trials of the cell (a digest) with `seeds` have ended."""

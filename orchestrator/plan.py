@@ -70,6 +70,11 @@ class Plan:
             for device in self.devices
         )
 
+    @cached_property
+    def cells(self) -> tuple[CellRow, ...]:
+        """The cells of all groups."""
+        return tuple(cell for group in self.groups for cell in group.cells)
+
     @property
     def devices(self) -> tuple[AskedDevice, ...]:
         """What trials are made for. A time belongs to one device: `any` is the CPU where times are measured."""
@@ -109,13 +114,12 @@ class Plan:
     @property
     def fingerprints(self) -> dict[str, str]:
         """Fingerprints of the plan's cells, by the names of workload, mechanism and device class."""
-        cells = (cell for group in self.groups for cell in group.cells)
-        return {f"{one.workload['name']} {one.mechanism['name']} {one.device}": one.fingerprint for one in cells}
+        return {f"{one.workload['name']} {one.mechanism['name']} {one.device}": one.fingerprint for one in self.cells}
 
     @property
     def cell_count(self) -> int:
         """Cells of the plan."""
-        return sum(len(group.cells) for group in self.groups)
+        return len(self.cells)
 
     @cached_property
     def grows(self) -> bool:
@@ -125,11 +129,10 @@ class Plan:
     @cached_property
     def counts(self) -> dict[str, int]:
         """Trials of each cell (a digest), at most: those that may follow from results are counted too."""
-        cells = [cell for group in self.groups for cell in group.cells]
         if isinstance(self.spec.options, TuningConfig):
-            return {cell.digest: self._proposed(self.spec.options, cell) for cell in cells}
+            return {cell.digest: self._proposed(self.spec.options, cell) for cell in self.cells}
         seeds = self.spec.until.rule.most if self.spec.until else len(self.spec.seeds)
-        return {cell.digest: seeds for cell in cells}
+        return {cell.digest: seeds for cell in self.cells}
 
     def _proposed(self, options: TuningConfig, cell: CellRow) -> int:
         """All seeds of what a cell stands for, and the held-out ones of the best; of a reference the latter alone."""
@@ -141,12 +144,11 @@ class Plan:
     @property
     def trial_count(self) -> int:
         """Trials of the plan, at most."""
-        return sum(self.counts[cell.digest] for group in self.groups for cell in group.cells)
+        return sum(self.counts[cell.digest] for cell in self.cells)
 
     def code(self) -> dict[str, dict[str, str]]:
         """Hashes of the modules behind each fingerprint of the plan's cells, by fingerprint and module."""
-        cells = (cell for group in self.groups for cell in group.cells)
-        parts = {(cell.workload["name"], cell.mechanism["name"], cell.device) for cell in cells}
+        parts = {(cell.workload["name"], cell.mechanism["name"], cell.device) for cell in self.cells}
         return dict(_code(_modules(self.spec.kind, *named)) for named in parts)
 
     def trials(self) -> Iterator[TrialAsked]:

@@ -62,19 +62,15 @@ def describe(plan: Plan, settings: Settings, *, explained: bool = False) -> Plan
     If it shall be `explained`, the summary also says why the others are not reused.
     """
     glance = _glance(settings)
-    digests: set[str] = set()
     devices: dict[str, int] = {}
-    for group in plan.groups:
-        for cell in group.cells:
-            digests.add(cell.digest)
-            devices[cell.device] = devices.get(cell.device, 0) + plan.counts[cell.digest]
+    for cell in plan.cells:
+        devices[cell.device] = devices.get(cell.device, 0) + plan.counts[cell.digest]
     untold = plan.untold
-    unique = sum(plan.counts[digest] for digest in digests)
     done = glance.done_keys(key for _, _, key in plan.trials()) if glance is not None else set()
     return PlanSummary(
         trials=plan.trial_count,
         cells=plan.cell_count,
-        unique=unique,
+        unique=sum(plan.counts.values()),
         reused=None if untold else len(done),
         batches=_count_batches(plan),
         devices=devices,
@@ -105,7 +101,7 @@ def _known(plan: Plan, store: Store | None) -> Known:
         return Known()
     from orchestrator.store.explaining import done_cells, latest_states, recorded_modules
 
-    names = {(cell.workload["name"], cell.mechanism["name"]) for group in plan.groups for cell in group.cells}
+    names = {(cell.workload["name"], cell.mechanism["name"]) for cell in plan.cells}
     done = done_cells(store.engine, {workload for workload, _ in names}, {mechanism for _, mechanism in names})
     return Known(
         trials=latest_states(store.engine, (key for _, _, key in plan.trials())),
@@ -118,10 +114,9 @@ def _count_batches(plan: Plan) -> int:
     """Batches if every trial has to run."""
     cells: dict[int, CellRow] = {}
     numbers: dict[str, int] = {}
-    for group in plan.groups:
-        for cell in group.cells:
-            numbers.setdefault(cell.digest, len(numbers))
-            cells[numbers[cell.digest]] = cell
+    for cell in plan.cells:
+        numbers.setdefault(cell.digest, len(numbers))
+        cells[numbers[cell.digest]] = cell
     listed = enumerate(plan.trials())
 
     def page(_after: int, limit: int) -> list[Pending]:

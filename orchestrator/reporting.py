@@ -45,8 +45,8 @@ def asked_of(store: Store, sweep: SweepRow) -> Asked:
     return Asked(spec.options, None, studies, tuple(proposals_of(store, sweep, spec)))
 
 
-def report_input(store: Store, sweep: SweepRow) -> ReportInput:
-    """Everything the sweep's report shows."""
+def report_input(store: Store, sweep: SweepRow, asked: Asked | None = None) -> ReportInput:
+    """Everything the sweep's report shows. asked: as `asked_of`, where that is known."""
     rows = list(result_rows(store, sweep))
     counts = sweep.counts
     seconds = None if sweep.finished is None or sweep.started is None else sweep.finished - sweep.started
@@ -61,7 +61,7 @@ def report_input(store: Store, sweep: SweepRow) -> ReportInput:
         counts={"trials": counts.total, "done": counts.done, "failed": counts.failed, "reused": sweep.reused},
         failures=dict(Counter(row["reason"] for row in rows if row["state"] == "failed")),
         spec=sweep.spec_text,
-        summary=summarise(KINDS.implementation(sweep.kind), rows, asked_of(store, sweep)),
+        summary=summarise(KINDS.implementation(sweep.kind), rows, asked or asked_of(store, sweep)),
         hardware=tuple(store.hardware_of(sweep.id)),
         reproduce=_reproduce(sweep),
         software={name: str(value) for name, value in sweep.software.items()},
@@ -81,13 +81,14 @@ def write_report(store: Store, sweep: SweepRow, folder: Path) -> tuple[Path, Sum
     """Draw the sweep's report into `folder`; the HTML file's path and the summary it shows."""
     from dashboards.report import render_report
 
-    report = report_input(store, sweep)
+    asked = asked_of(store, sweep)
+    report = report_input(store, sweep, asked)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "spec.yaml").write_text(sweep.spec_text, encoding="utf-8")
     if KINDS.implementation(sweep.kind).proposes:
         from orchestrator.tuner.mirroring import write_studies_page
 
-        write_studies_page(store, sweep, folder)
+        write_studies_page(store, sweep, asked.proposals, folder)
     return render_report(report, folder), report.summary
 
 

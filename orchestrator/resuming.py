@@ -98,7 +98,7 @@ def _to_come(plan: Plan) -> set[Meaning]:
         return set()
     first = plan.spec.seeds[0]
     seeds = range(first, first + plan.spec.until.rule.most)
-    return {_meaning(cell, seed) for group in plan.groups for cell in group.cells for seed in seeds}
+    return {_meaning(cell, seed) for cell in plan.cells for seed in seeds}
 
 
 def _meaning(cell: CellRow, seed: int) -> Meaning:

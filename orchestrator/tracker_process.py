@@ -10,26 +10,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from orchestrator.errors import RequestError
+from orchestrator.mirrors import Mirrors
 from orchestrator.patience import patiently
 from orchestrator.settings import Settings
-from orchestrator.spec import SpecError
-from orchestrator.store.states import ENDED
-from orchestrator.tracker.tracker import TrackerRefusedError, TrackerUnavailableError
-from tasks.kind import KINDS
-
-if TYPE_CHECKING:
-    from orchestrator.store.store import Store
 
 POLL_SECONDS = 0.1
 GRACE_SECONDS = 30.0
 QUIET_SECONDS = 4.0
 LEASE_SECONDS = 120.0
 NICENESS = 1
-MIRROR_SECONDS = 20.0
-"""How often studies that go on are written to Optuna's own store."""
 
 
 class TrackerProcess:
@@ -131,51 +121,6 @@ def main() -> None:
         if last_round and all(delivered):
             return
         (stop if last_round else driver_gone).wait(POLL_SECONDS)
-
-
-class Mirrors:
-    """Keeps Optuna's own store up to date: now and then while a sweep that tunes runs, and once it has ended.
-
-    What could not be written at the time is caught up by the next process.
-    """
-
-    def __init__(self, store: Store, settings: Settings) -> None:
-        self._store = store
-        self._settings = settings
-        self._updated: dict[str, float] = {}
-
-    def catch_up(self) -> None:
-        """Write the studies of ended sweeps that Optuna's store lacks, or has as they once were."""
-        ended = [row for row in patiently(self._store.sweeps) if row.state in ENDED]
-        for row in ended:
-            if not KINDS.implementation(row.kind).proposes:
-                continue
-            from orchestrator.tuner.mirroring import catch_up
-
-            try:
-                why = catch_up(self._store, row, self._settings)
-            except (RequestError, SpecError) as error:
-                logging.warning("the studies of sweep %s cannot be read: %s", row.id, error)
-                continue
-            if why is not None:
-                logging.warning("the studies of sweep %s are not in Optuna's store: %s", row.id, why)
-                return
-
-    def update(self, sweep: str) -> None:
-        """Write what is new of the sweep's studies. What cannot be written now is written with what comes next."""
-        row = self._store.sweep(sweep)
-        if not KINDS.implementation(row.kind).proposes:
-            return
-        now = time.monotonic()
-        if row.state not in ENDED and now - self._updated.get(sweep, now - MIRROR_SECONDS) < MIRROR_SECONDS:
-            return
-        from orchestrator.tuner.mirroring import mirror_studies
-
-        self._updated[sweep] = now
-        try:
-            mirror_studies(self._store, row, self._settings)
-        except (TrackerUnavailableError, TrackerRefusedError) as error:
-            logging.warning("the studies of sweep %s are not in Optuna's store: %s", sweep, error)
 
 
 def _watch_driver(gone: threading.Event, stop: threading.Event) -> None:

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tasks.search import Goal, Parameter, Proposal, is_feasible
+from tasks.search import Goal, Parameter, Proposal, may_be_best
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -24,7 +24,7 @@ def importances(parameters: Sequence[Parameter], proposals: Sequence[Proposal], 
     """
     import optuna
 
-    counted = [one for one in proposals if one.state == "complete" and is_feasible(one, goal)]
+    counted = [one for one in proposals if may_be_best(one, goal)]
     if len(counted) < LEAST_PROPOSALS:
         return None
     distributions = {parameter.name: distribution_of(parameter) for parameter in parameters}

@@ -37,16 +37,13 @@ class Race:
 
     def stops(self, candidate: Metrics, rivals: Sequence[Metrics], seeds: Sequence[int]) -> bool:
         """Whether `candidate`, known on `seeds`, cannot well be the best beside `rivals`, which are known there too."""
-        feasible = [rival for rival in rivals if self._is_feasible(rival)]
+        feasible = [rival for rival in rivals if self.goal.keeps(rival)]
         if not feasible:
             return False
         if any(self._positive(excess) for excess in self._excesses(candidate, seeds)):
             return True
         mine = self.goal.losses(candidate, seeds)
         return any(self._all_positive(mine - self.goal.losses(rival, seeds)) for rival in feasible)
-
-    def _is_feasible(self, metrics: Metrics) -> bool:
-        return all(beyond <= 0 for beyond in self.goal.violations(metrics).values())
 
     def _excesses(self, metrics: Metrics, seeds: Sequence[int]) -> list[Floats]:
         """How far each seed's metrics are beyond each bound."""

@@ -273,13 +273,16 @@ class Goal:
         """Of the objectives, in order."""
         return list(self.objectives.values())
 
+    @property
+    def signs(self) -> Floats:
+        """What makes losses [M] of the objectives: 1 where they are minimised, -1 where they are maximised."""
+        return np.array([1.0 if direction == "minimize" else -1.0 for direction in self.directions])
+
     def losses(self, metrics: Mapping[str, Mapping[int, float]], seeds: Sequence[int]) -> Floats:
         """Objectives [seeds, M] of a proposal, all to be minimised, from metrics by name and seed."""
-        columns = [
-            [metrics[name][seed] * (1.0 if direction == "minimize" else -1.0) for seed in seeds]
-            for name, direction in self.objectives.items()
-        ]
-        return np.array(columns, dtype=np.float64).T
+        columns = [[metrics[name][seed] for seed in seeds] for name in self.objectives]
+        losses: Floats = np.array(columns, dtype=np.float64).T * self.signs
+        return losses
 
     def values(self, metrics: Mapping[str, Mapping[int, float]]) -> list[float]:
         """The means of the objectives over the seeds that are there."""
@@ -292,6 +295,10 @@ class Goal:
             for name, bound in self.constraints.items()
             for end, beyond in bound.violations(mean_of(metrics[name])).items()
         }
+
+    def keeps(self, metrics: Mapping[str, Mapping[int, float]]) -> bool:
+        """Whether every bound is kept, on the mean of the seeds that are there."""
+        return all(beyond <= 0 for beyond in self.violations(metrics).values())
 
 
 def mean_of(values: Mapping[int, float]) -> float:
@@ -343,6 +350,7 @@ class Proposal:
     held_out the same of seeds that only the best are given
     same_as  the number of an earlier proposal with the same configs, whose trials it shares
     error    why it failed
+    key      of its trial with the first seed, by which its trials are found among others; None: there is none
     """
 
     study: int
@@ -354,6 +362,7 @@ class Proposal:
     same_as: int | None = None
     error: str | None = None
     enqueued: bool = False
+    key: str | None = None
 
 
 def best_of(proposals: Sequence[Proposal], goal: Goal) -> list[Proposal]:
@@ -362,7 +371,7 @@ def best_of(proposals: Sequence[Proposal], goal: Goal) -> list[Proposal]:
     Of proposals with the same configs the first counts. Equal ones are all kept, except with one objective, where the
     first of them is.
     """
-    found = [one for one in proposals if one.state == "complete" and one.same_as is None and is_feasible(one, goal)]
+    found = [one for one in proposals if one.same_as is None and may_be_best(one, goal)]
     losses = losses_of(found, goal)
     order = sorted(range(len(found)), key=lambda index: (losses[index].tolist(), found[index].number))
     if len(goal.objectives) == 1 or not found:
@@ -373,16 +382,15 @@ def best_of(proposals: Sequence[Proposal], goal: Goal) -> list[Proposal]:
     return [found[index] for index in order if kept[index]]
 
 
-def is_feasible(proposal: Proposal, goal: Goal) -> bool:
-    """Whether a proposal that has results keeps every bound."""
-    return all(beyond <= 0 for beyond in goal.violations(proposal.metrics).values())
+def may_be_best(proposal: Proposal, goal: Goal) -> bool:
+    """Whether a proposal has all seeds and keeps every bound."""
+    return proposal.state == "complete" and goal.keeps(proposal.metrics)
 
 
 def losses_of(proposals: Sequence[Proposal], goal: Goal) -> Floats:
     """Objectives [N, M] of proposals that have results, all to be minimised: means over their seeds."""
-    signs = np.array([1.0 if direction == "minimize" else -1.0 for direction in goal.directions])
     values = [goal.values(one.metrics) for one in proposals]
-    losses: Floats = np.array(values, dtype=np.float64).reshape(len(proposals), len(signs)) * signs
+    losses: Floats = np.array(values, dtype=np.float64).reshape(len(proposals), len(goal.objectives)) * goal.signs
     return losses
 
 

@@ -13,7 +13,7 @@ from models.stream import Floats
 from tasks.frontier import SHARES
 from tasks.importances import LEAST_PROPOSALS, importances
 from tasks.labels import ANY, SHARE
-from tasks.search import Goal, Parameter, Proposal, is_feasible, losses_of
+from tasks.search import Goal, Parameter, Proposal, losses_of, may_be_best
 from tasks.staircase import hypervolume_history
 from tasks.statistics import mean_interval, mean_intervals
 from tasks.summary import Chart, Grid, Interval, Line, Section, Value
@@ -58,7 +58,7 @@ def _seeds(proposal: Proposal) -> int:
 def _counts(group: Group, goal: Goal, seeds: int) -> tuple[int, ...]:
     made = [one for study in group.studies for one in study.proposals]
     states = Counter(one.state for one in made)
-    feasible = sum(one.state == "complete" and is_feasible(one, goal) for one in made)
+    feasible = sum(may_be_best(one, goal) for one in made)
     own = [one for one in made if one.same_as is None]
     spent = sum(map(_seeds, own))
     saved = sum(seeds - _seeds(one) for one in own if one.state == "stopped")
@@ -123,7 +123,7 @@ def _history_of(goal: Goal) -> tuple[str, tuple[float, float]]:
 
 def _box(contest: Contest, goal: Goal) -> tuple[Floats, Floats] | None:
     """The best and the worst [M] of each objective, as losses, of all feasible proposals; None if there is none."""
-    every = [one for study in contest.studies for one in study.proposals if _counts_for(one, goal)]
+    every = [one for study in contest.studies for one in study.proposals if may_be_best(one, goal)]
     losses = losses_of(every, goal)
     return (losses.min(axis=0), losses.max(axis=0)) if every else None
 
@@ -131,9 +131,8 @@ def _box(contest: Contest, goal: Goal) -> tuple[Floats, Floats] | None:
 def _told(box: tuple[Floats, Floats] | None, goal: Goal) -> str:
     if box is None:
         return "No proposal is feasible: there is no hypervolume."
-    signs = [1.0 if direction == "minimize" else -1.0 for direction in goal.directions]
     ideal, reference = (
-        ", ".join(f"{name} {sign * end:.4g}" for name, sign, end in zip(goal.objectives, signs, ends, strict=True))
+        ", ".join(f"{name} {sign * end:.4g}" for name, sign, end in zip(goal.objectives, goal.signs, ends, strict=True))
         for ends in box
     )
     return (
@@ -141,10 +140,6 @@ def _told(box: tuple[Floats, Floats] | None, goal: Goal) -> str:
         "the front so far dominates (Zitzler and Thiele 1999). They are the worst and the best of each objective "
         "among all feasible proposals of all studies here, the same for all; other sweeps have other boxes."
     )
-
-
-def _counts_for(proposal: Proposal, goal: Goal) -> bool:
-    return proposal.state == "complete" and is_feasible(proposal, goal)
 
 
 def _course(group: Group, goal: Goal, box: tuple[Floats, Floats] | None) -> Floats:
@@ -155,7 +150,7 @@ def _course(group: Group, goal: Goal, box: tuple[Floats, Floats] | None) -> Floa
 
 def _course_of(study: Study, length: int, goal: Goal, box: tuple[Floats, Floats] | None) -> Floats:
     losses = np.full((length, len(goal.objectives)), np.nan)
-    counted = [place for place, one in enumerate(study.proposals[:length]) if _counts_for(one, goal)]
+    counted = [place for place, one in enumerate(study.proposals[:length]) if may_be_best(one, goal)]
     losses[counted] = losses_of([study.proposals[place] for place in counted], goal)
     if len(goal.objectives) == 1:
         best = np.fmin.accumulate(losses[:, 0]) if length else losses[:, 0]

@@ -9,7 +9,7 @@ from typing import Any
 from models.config import canonical_json, round_number
 from tasks.cells import Cell, Row, workload_titles
 from tasks.labels import NamedCell, name_cells
-from tasks.search import WORKLOAD, Goal, Proposal, StudyLabel, best_of, split
+from tasks.search import WORKLOAD, Goal, Proposal, StudyLabel, best_of
 from tasks.statistics import Sample
 
 COUNTS = ("slots_phase_end", "slots_mean")
@@ -91,7 +91,7 @@ def contests(
     for proposal in proposals:
         made.setdefault(proposal.study, []).append(proposal)
     searched = {str(label.mechanism["name"]) for label in studies}
-    own = _Cells([cell for cell in cells if cell.mechanism["name"] in searched], goal)
+    own = {row["key"]: cell for cell in cells if cell.mechanism["name"] in searched for row in cell.rows.values()}
     references = name_cells([cell for cell in cells if cell.mechanism["name"] not in searched])
 
     by_workload: dict[str, list[StudyLabel]] = {}
@@ -116,8 +116,8 @@ def _groups(studies: Sequence[Study]) -> list[Group]:
     return [Group(label, sorted(alike, key=lambda one: one.label.repeat)) for label, alike in by_label.items()]
 
 
-def _study(label: StudyLabel, proposals: Sequence[Proposal], goal: Goal, cells: _Cells) -> Study:
-    return Study(label, proposals, [_best(label, one, cells.of(label, one)) for one in best_of(proposals, goal)])
+def _study(label: StudyLabel, proposals: Sequence[Proposal], goal: Goal, cells: Mapping[str | None, Cell]) -> Study:
+    return Study(label, proposals, [_best(label, one, cells.get(one.key)) for one in best_of(proposals, goal)])
 
 
 def _best(label: StudyLabel, proposal: Proposal, cell: Cell | None) -> Found:
@@ -126,39 +126,6 @@ def _best(label: StudyLabel, proposal: Proposal, cell: Cell | None) -> Found:
     tuning, held_out = (_beside(rows, side) | dict(side) for side in (proposal.metrics, proposal.held_out))
     shown = _seeds(proposal.held_out) or _seeds(proposal.metrics)
     return Found(label.title, label, proposal, tuning, held_out, [rows[seed] for seed in shown if seed in rows])
-
-
-class _Cells:
-    """Cells by what they measured, to find those of a proposal among tens of thousands."""
-
-    def __init__(self, cells: Sequence[Cell], goal: Goal) -> None:
-        self._metric = goal.metrics[0]
-        self._by_value: dict[tuple[int, float], list[Cell]] = {}
-        for cell in cells:
-            for seed, row in cell.rows.items():
-                if isinstance(value := row.get(f"metrics.{self._metric}"), int | float):
-                    self._by_value.setdefault((seed, round_number(float(value))), []).append(cell)
-
-    def of(self, label: StudyLabel, proposal: Proposal) -> Cell | None:
-        """The cell whose trials are the proposal's: by what is fixed, what was searched, and what was measured."""
-        seed, value = next(iter(proposal.metrics[self._metric].items()))
-        workload, mechanism = split(proposal.params)
-        for cell in self._by_value.get((seed, round_number(value)), ()):
-            fits = _has(cell.mechanism, {**label.mechanism, **mechanism}) and _has(
-                cell.workload, {**label.workload, **workload}
-            )
-            if fits and _measured(cell, proposal):
-                return cell
-        return None
-
-
-def _measured(cell: Cell, proposal: Proposal) -> bool:
-    """Whether the cell has all values of a proposal: fields alone do not tell a default from what is left out."""
-    return all(
-        _same(cell.rows.get(seed, {}).get(f"metrics.{metric}"), value)
-        for metric, sample in proposal.metrics.items()
-        for seed, value in sample.items()
-    )
 
 
 def _is_beside(label: StudyLabel, reference: NamedCell) -> bool:

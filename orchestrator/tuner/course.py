@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from models.config import MechanismConfig
 from orchestrator.ledger import Ledger, Wanted
 from orchestrator.store.records import CellRow, ProposalRow, Verdict
-from orchestrator.tuner.live import Known, LiveStudy, Stored, Told
-from orchestrator.tuner.samplers import default_batch, sized
+from orchestrator.tuner.live import Known, LiveStudy, Stored, Told, told_of
+from orchestrator.tuner.samplers import BY_GENERATION, default_batch, sized
 from orchestrator.tuner.studies import StudySpec
 from tasks.kinds.tuning import Levels, TuningConfig, Wilcoxon
 from tasks.racing import Metrics, Race, looks
@@ -21,9 +21,6 @@ from tasks.workload import WorkloadConfig
 
 MOST_HELD_OUT = 50
 """Proposals of one Pareto front that are evaluated on the held-out seeds, at most."""
-
-BY_GENERATION = ("nsga2", "nsga3", "cmaes")
-"""Samplers that make a generation from the one before."""
 
 CellOf = Callable[[WorkloadConfig, MechanismConfig], CellRow]
 
@@ -293,12 +290,8 @@ class Course:
 
         Of a cell that another study proposed as well there may be more by now.
         """
-        if member.verdict.state == "failed":
-            return Told()
-        if self._levels and member.verdict.state == "stopped":
-            return Told(stopped=True)
         metrics = self._metrics(member, ledger, self._seeds[: member.verdict.seeds])
-        return Told(self.goal.values(metrics), self.goal.violations(metrics))
+        return told_of(member.verdict.state, metrics, self.goal, by_level=self._levels is not None)
 
     def _front(self, members: Sequence[Member], ledger: Ledger, before: Sequence[Metrics] = ()) -> list[Metrics]:
         """Metrics of the best of those `before` and of the complete ones of `members`; none where nobody is raced."""

@@ -15,7 +15,7 @@ from orchestrator.tuner.samplers import (
     seed_of_batch,
 )
 from tasks.kinds.tuning import Levels, SamplerOptions
-from tasks.search import Goal, Parameter, Params
+from tasks.search import Goal, Parameter, Params, ProposalState
 
 if TYPE_CHECKING:
     from optuna.pruners import BasePruner
@@ -46,6 +46,15 @@ class Told:
     values: Sequence[float] | None = None
     violations: Mapping[str, float] = field(default_factory=dict)
     stopped: bool = False
+
+
+def told_of(state: ProposalState, metrics: Mapping[str, Mapping[int, float]], goal: Goal, *, by_level: bool) -> Told:
+    """What is told of a decided proposal with these `metrics`. by_level: whether a pruner over levels stops any."""
+    if state == "failed":
+        return Told()
+    if by_level and state == "stopped":
+        return Told(stopped=True)
+    return Told(goal.values(metrics), goal.violations(metrics))
 
 
 @dataclass(frozen=True)

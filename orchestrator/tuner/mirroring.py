@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.pinned import pinned_spec
 from orchestrator.settings import Settings
+from orchestrator.spec.spec import Spec
 from orchestrator.store.records import SweepRow
 from orchestrator.store.store import Store
 from orchestrator.tracker.tracker import TrackerRefusedError, TrackerUnavailableError
-from orchestrator.tuner.live import Told
+from orchestrator.tuner.live import told_of
 from orchestrator.tuner.mirror import MirroredStudy, MirroredTrial, mirror, study_name, trials_told
 from orchestrator.tuner.proposals import proposals_of
 from orchestrator.tuner.studies import StudySpec, studies_of, tuning_options
 from tasks.kinds.tuning import Levels
-from tasks.search import Goal, Proposal, best_of
+from tasks.search import Goal, Proposal, best_of, losses_of
 
 PAGE = "studies.html"
 MOST_DRAWN = 12
@@ -24,7 +26,9 @@ MOST_DRAWN = 12
 
 def mirror_studies(store: Store, sweep: SweepRow, settings: Settings) -> None:
     """Bring the sweep's studies in Optuna's own store up to date. Raises as `mirror`."""
-    mirror(settings.optuna_url, sweep.id, sweep.name, [mirrored for _, mirrored in _mirrored(store, sweep)])
+    spec = pinned_spec(store, sweep)
+    mirrored = _mirrored(store, sweep, spec, proposals_of(store, sweep, spec))
+    mirror(settings.optuna_url, sweep.id, sweep.name, [one for _, one in mirrored])
 
 
 def catch_up(store: Store, sweep: SweepRow, settings: Settings) -> str | None:
@@ -49,14 +53,14 @@ def _is_behind(store: Store, sweep: SweepRow, settings: Settings) -> bool:
     return any(there.get(name) != (decided[number], failed[number]) for number, name in names.items())
 
 
-def write_studies_page(store: Store, sweep: SweepRow, folder: Path) -> Path:
+def write_studies_page(store: Store, sweep: SweepRow, proposals: Sequence[Proposal], folder: Path) -> Path:
     """Draw the sweep's studies with Optuna's own plots into PAGE in `folder`; its path."""
     from orchestrator.tuner.plots import study_figures, study_in_memory, write_study_page
 
-    goal = tuning_options(pinned_spec(store, sweep)).goal
-    proposals = proposals_of(store, sweep, pinned_spec(store, sweep))
+    spec = pinned_spec(store, sweep)
+    goal = tuning_options(spec).goal
     chosen: dict[str, tuple[list[float], MirroredStudy]] = {}
-    for study, mirrored in _mirrored(store, sweep):
+    for study, mirrored in _mirrored(store, sweep, spec, proposals):
         rank = _rank([one for one in proposals if one.study == study.number], goal)
         if study.group not in chosen or rank < chosen[study.group][0]:
             chosen[study.group] = rank, mirrored
@@ -73,38 +77,33 @@ def write_studies_page(store: Store, sweep: SweepRow, folder: Path) -> Path:
 def _rank(proposals: list[Proposal], goal: Goal) -> list[float]:
     """Sorts studies alike: the first objective of the best proposal, better ones first, then those that have none."""
     best = best_of(proposals, goal)
-    sign = 1.0 if goal.directions[0] == "minimize" else -1.0
-    return [0.0, sign * goal.values(best[0].metrics)[0]] if best else [1.0]
+    return [0.0, float(losses_of(best[:1], goal)[0, 0])] if best else [1.0]
 
 
-def _mirrored(store: Store, sweep: SweepRow) -> list[tuple[StudySpec, MirroredStudy]]:
-    spec = pinned_spec(store, sweep)
+def _mirrored(
+    store: Store, sweep: SweepRow, spec: Spec, proposals: Sequence[Proposal]
+) -> list[tuple[StudySpec, MirroredStudy]]:
+    """The studies of the sweep, with all its `proposals`."""
     options = tuning_options(spec)
-    times, rows = store.cell_times(sweep.id), store.proposals(sweep.id)
+    cells = {(row.study, row.number): row.cell for row in store.proposals(sweep.id)}
+    times = store.cell_times(sweep.id)
+    by_level = isinstance(options.stops, Levels)
     by_study: dict[int, list[MirroredTrial]] = {}
-    for row, proposal in zip(rows, proposals_of(store, sweep, spec), strict=True):
-        started, ended = times.get(row.cell or "", (sweep.started or sweep.created,) * 2)
+    for one in proposals:
+        started, ended = times.get(cells[one.study, one.number] or "", (sweep.started or sweep.created,) * 2)
         trial = MirroredTrial(
-            number=row.number,
-            params=row.params,
-            told=_told(proposal, options.goal, isinstance(options.stops, Levels)),
+            number=one.number,
+            params=one.params,
+            told=None if one.state == "open" else told_of(one.state, one.metrics, options.goal, by_level=by_level),
             started_ms=round(1000 * started),
             ended_ms=round(1000 * ended),
-            notes=_notes(proposal),
+            notes=_notes(one),
         )
-        by_study.setdefault(row.study, []).append(trial)
+        by_study.setdefault(one.study, []).append(trial)
     return [
         (study, MirroredStudy(study.title, options.goal, study.parameters, by_study.get(study.number, [])))
         for study in studies_of(spec)
     ]
-
-
-def _told(proposal: Proposal, goal: Goal, over_levels: bool) -> Told | None:
-    if proposal.state == "open":
-        return None
-    if proposal.state == "failed" or (over_levels and proposal.state == "stopped"):
-        return Told(stopped=proposal.state == "stopped")
-    return Told(goal.values(proposal.metrics), goal.violations(proposal.metrics))
 
 
 def _notes(proposal: Proposal) -> dict[str, object]:

@@ -25,13 +25,11 @@ FINITE: frozenset[SamplerName] = frozenset({"grid", "brute_force"})
 ONE_SEED: frozenset[SamplerName] = frozenset({"qmc", "grid"})
 """Samplers whose batches are parts of one sequence, made from one seed."""
 
+BY_GENERATION: frozenset[SamplerName] = frozenset({"nsga2", "nsga3", "cmaes"})
+"""Samplers that make a generation from the one before."""
+
 MOST_COMBINATIONS = 1_000_000
 """Combinations that a grid can have: as many as a study can have proposals."""
-
-
-def feedback(name: SamplerName) -> bool:
-    """Whether proposals depend on the results of earlier ones."""
-    return name in ("tpe", "nsga2", "nsga3", "gp", "cmaes")
 
 
 def sized(options: SamplerOptions, trials: int) -> SamplerOptions:

@@ -26,7 +26,7 @@ class Tuner(Growth):
         self._store = store
         self._sweep = sweep
         self._plan = Plan(spec, fingerprints=sweep.fingerprints)
-        self.samples = tuple(cell for group in self._plan.groups for cell in group.cells)
+        self.samples = self._plan.cells
         assert isinstance(spec.options, TuningConfig)
         self._options = spec.options
         self._stale = False

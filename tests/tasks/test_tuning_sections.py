@@ -52,12 +52,14 @@ def proposal(
 ) -> Proposal:
     metrics = {name: spread(mean, seeds) for name, mean in means.items()}
     best = {name: spread(mean, HELD_OUT) for name, mean in (held_out or {}).items()}
-    return Proposal(study, number, {"mechanism.tau": tau}, state, metrics, best, same_as, error)
+    params = {"mechanism.tau": tau}
+    return Proposal(study, number, params, state, metrics, best, same_as, error, key=f"{tau}:{SEEDS[0]}")
 
 
 def trial(mechanism: dict[str, Any], seed: int, **metrics: float) -> dict[str, Any]:
     return {
         "state": "done",
+        "key": f"{mechanism.get('tau')}:{seed}",
         "seed": seed,
         "episodes": 1,
         **{f"workload.{key}": value for key, value in WORKLOAD.items()},
