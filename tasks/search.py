@@ -368,10 +368,14 @@ class Proposal:
 def best_of(proposals: Sequence[Proposal], goal: Goal) -> list[Proposal]:
     """The feasible, complete proposals that no other dominates, best first; with one objective, the one best.
 
-    Of proposals with the same configs the first counts. Equal ones are all kept, except with one objective, where the
-    first of them is.
+    Of proposals with the same configs the first that is complete counts: a later one may be where the first was stopped.
+    Equal ones are all kept, except with one objective, where the first of them is.
     """
-    found = [one for one in proposals if one.same_as is None and may_be_best(one, goal)]
+    first: dict[tuple[int, int], Proposal] = {}
+    for one in proposals:
+        if may_be_best(one, goal):
+            first.setdefault((one.study, one.number if one.same_as is None else one.same_as), one)
+    found = list(first.values())
     losses = losses_of(found, goal)
     order = sorted(range(len(found)), key=lambda index: (losses[index].tolist(), found[index].number))
     if len(goal.objectives) == 1 or not found:

@@ -36,7 +36,8 @@ def open_store(url: str) -> Engine:
     """
     engine = _connect(url)
     with errors_named(engine):
-        if _version(engine) is None:
+        # On Postgres others may see a schema that is half made: only under its lock can be told whose tables there are.
+        if engine.dialect.name == "postgresql" or _version(engine) is None:
             _create(engine)
             engine.dispose()  # what it holds open may be the empty file that was replaced
     return engine

@@ -445,6 +445,16 @@ def test_the_best_of_thousands_are_those_that_nothing_dominates() -> None:
         assert (number in found) != beaten
 
 
+def test_a_duplicate_counts_where_the_first_of_its_kind_was_stopped() -> None:
+    first = proposal(0, 0.5, recall=0.9, slots=8, state="stopped", seeds=range(2))
+    again = proposal(1, 0.5, recall=0.9, slots=8, same_as=0)
+    other, third = proposal(2, 0.4, recall=0.8, slots=8), proposal(3, 0.5, recall=0.9, slots=8, same_as=0)
+    goal = options({"recall": "maximize"}).goal
+    assert [one.number for one in best_of([first, again, other, third], goal)] == [1]
+    complete = replace(first, state="complete")
+    assert [one.number for one in best_of([complete, again, other], goal)] == [0]
+
+
 def test_numbers_of_the_report_have_n_and_a_method() -> None:
     summary = summary_of(BOUNDED, [study()], HISTORY, own_rows())
     for part in summary.sections:
