@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -61,7 +63,8 @@ def _use_wal(engine: Engine) -> None:
     @event.listens_for(engine, "connect")
     def configure(connection: Any, _record: Any) -> None:
         connection.isolation_level = None  # transactions are begun below, not by the driver
-        for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON", f"busy_timeout={BUSY_SECONDS}000"):
+        _switch_to_wal(connection)
+        for pragma in ("synchronous=NORMAL", "foreign_keys=ON"):
             connection.execute(f"PRAGMA {pragma}")
 
     @event.listens_for(engine, "begin")
@@ -69,6 +72,21 @@ def _use_wal(engine: Engine) -> None:
         # A writer takes its lock at once: upgrading from a read lock later could only fail with "database is locked".
         reading = connection.get_execution_options().get("slotsweep_reading", False)
         connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
+
+
+def _switch_to_wal(connection: sqlite3.Connection) -> None:
+    """Raises sqlite3.OperationalError if the file stays locked for BUSY_SECONDS."""
+    until = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            # Two who switch an empty file at once would wait for each other: SQLite refuses one of them at once,
+            # whatever its timeout.
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+        time.sleep(random.uniform(0.001, 0.05))
 
 
 def _tell_of_full_disks(engine: Engine) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -126,6 +128,19 @@ def test_four_processes_open_one_empty_database_at_once(url: str) -> None:
     processes = [subprocess.Popen([sys.executable, "-P", "-c", code, url]) for _ in range(4)]
     assert [process.wait(60) for process in processes] == [0, 0, 0, 0]
     assert _shape(url).keys() >= {"sweeps", "trials"}
+
+
+def test_who_opens_a_file_that_another_writes_for_the_first_time_waits(tmp_path: Path) -> None:
+    """SQLite itself does not wait here, whatever its timeout: the switch to WAL would meet the other's lock."""
+    file = tmp_path / "store.db"
+    other = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    release = threading.Timer(0.3, other.execute, ["ROLLBACK"])
+    release.start()
+    Store.open(f"sqlite:///{file}").close()
+    release.join()
+    assert other.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    other.close()
 
 
 def test_sweeps_are_found_by_the_beginning_of_their_id(tmp_path: Path) -> None:
