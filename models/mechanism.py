@@ -110,14 +110,36 @@ class Trace:
         self.values.append([int(stream.values[token]) for token in self.tokens[-1]])
 
 
-class Mechanism(ABC, Generic[C]):
+class AnyMechanism:
+    """What everything that stands under `mechanisms:` says of itself."""
+
+    batch_over: ClassVar[tuple[str, ...]] = ()
+    """Fields in which configs of one group may differ; all others are equal within a group."""
+
+    trained: ClassVar[bool] = False
+    """True for mechanisms that learn from the workload before they are evaluated on it."""
+
+    reads_lines: ClassVar[bool] = False
+    """True for mechanisms that read the words of log lines, which most streams do not have."""
+
+    reads_ids: ClassVar[bool] = False
+    """True for sequence models, which read token ids; all others read streams of keys and values."""
+
+    own_metrics: ClassVar[tuple[str, ...]] = ()
+    """Names of the metrics that it adds to those of every mechanism that reads the same: what a spec may aim at."""
+
+    @classmethod
+    def group_key(cls, config: MechanismConfig) -> tuple[Any, ...]:
+        """Configs with equal keys run as one group."""
+        fields = config.identity()
+        return tuple(sorted((name, repr(value)) for name, value in fields.items() if name not in cls.batch_over))
+
+
+class Mechanism(AnyMechanism, ABC, Generic[C]):
     """Several configs of one mechanism, differing only in `batch_over`, reading one stream after another.
 
     A stream is read as: `start`, then for each segment `write` and, at a phase end, `settle` and `answer`.
     """
-
-    batch_over: ClassVar[tuple[str, ...]] = ()
-    """Fields in which configs of one group may differ; all others are equal within a group."""
 
     seed_free: ClassVar[bool] = True
     """False for mechanisms that draw random numbers of their own."""
@@ -125,27 +147,12 @@ class Mechanism(ABC, Generic[C]):
     compares_tokens: ClassVar[bool] = True
     """False for mechanisms that write without comparing a token with earlier ones: they pay for no such cosines."""
 
-    trained: ClassVar[bool] = False
-    """True for mechanisms that learn from streams of the workload before they read any."""
-
-    reads_lines: ClassVar[bool] = False
-    """True for mechanisms that read the words of log lines, which most streams do not have."""
-
-    own_metrics: ClassVar[tuple[str, ...]] = ()
-    """Names of the metrics that `extras` and training add to those of every mechanism: what a spec may aim at."""
-
     def __init__(self, configs: Sequence[C]) -> None:
         self.configs = tuple(configs)
         self.config = self.configs[0]
 
     def __len__(self) -> int:
         return len(self.configs)
-
-    @classmethod
-    def group_key(cls, config: MechanismConfig) -> tuple[Any, ...]:
-        """Configs with equal keys run as one group."""
-        fields = config.identity()
-        return tuple(sorted((name, repr(value)) for name, value in fields.items() if name not in cls.batch_over))
 
     @abstractmethod
     def start(self, stream: Stream, rng: np.random.Generator) -> None:
@@ -351,5 +358,13 @@ def read_best(cosines: Floats, tokens: Ints, values: Ints, counts: Ints, predict
                     break
 
 
-MECHANISMS: Registry[Mechanism[Any]] = Registry("mechanism", "models.mechanisms", "slotsweep.mechanisms")
+MECHANISMS: Registry[AnyMechanism] = Registry("mechanism", "models.mechanisms", "slotsweep.mechanisms")
 mechanism = MECHANISMS.register
+
+
+def stream_reader(name: str) -> type[Mechanism[Any]]:
+    """The implementation of `name`, which reads streams. Raises TypeError for a sequence model."""
+    implementation = MECHANISMS.implementation(name)
+    if not issubclass(implementation, Mechanism):
+        raise TypeError(f"`{name}` reads token ids, and no streams of keys and values")
+    return implementation

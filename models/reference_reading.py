@@ -8,7 +8,7 @@ import numpy as np
 
 from models.config import MechanismConfig, SlotConfig
 from models.fixed_state import FixedState
-from models.mechanism import MECHANISMS, TIE, SlotMemory, Trace
+from models.mechanism import stream_reader, TIE, SlotMemory, Trace
 from models.reference import unit_keys
 from models.stream import Floats, Ints, Stream, unit
 
@@ -18,7 +18,7 @@ Answer = tuple[int | None, float]
 
 def answers_by_rule(config: MechanismConfig) -> bool:
     """Whether a mechanism reads neither slots nor a state of fixed size, but answers by a rule of its own."""
-    return not issubclass(MECHANISMS.implementation(config.name), FixedState | SlotMemory)
+    return not issubclass(stream_reader(config.name), FixedState | SlotMemory)
 
 
 def reference_answers(stream: Stream, config: MechanismConfig, trace: Trace, number: int, dtype: str) -> list[Answer]:
@@ -26,7 +26,7 @@ def reference_answers(stream: Stream, config: MechanismConfig, trace: Trace, num
 
     Raises TypeError where `answers_by_rule` is true.
     """
-    implementation = MECHANISMS.implementation(config.name)
+    implementation = stream_reader(config.name)
     queries = unit(stream.phases[number].queries)
     if issubclass(implementation, FixedState):
         features = implementation([config]).features(queries)

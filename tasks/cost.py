@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from models.config import MechanismConfig
-from models.mechanism import MECHANISMS, Mechanism
+from models.mechanism import stream_reader, Mechanism
 from models.stream import KEY_BYTES, Floats, Stream, unit
 from tasks.clock import Clock
 from tasks.cost_batch import can_batch, time_batches, weigh_batches
@@ -151,7 +151,7 @@ class _Trial(Measured):
             tracemalloc.stop()
 
     def _memory(self) -> Mechanism[Any]:
-        memory: Mechanism[Any] = MECHANISMS.implementation(self.config.name)([self.config])
+        memory: Mechanism[Any] = stream_reader(self.config.name)([self.config])
         if self.fitted is not None:
             memory.use(self.fitted)  # type: ignore[attr-defined]
         return memory

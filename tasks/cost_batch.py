@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from models.config import MechanismConfig
-from models.mechanism import MECHANISMS, Mechanism
+from models.mechanism import MECHANISMS, Mechanism, stream_reader
 from models.similarity import Similarities
 from models.stream import Stream
 
@@ -33,7 +33,7 @@ class BatchedMemories:
     """`size` memories of one config, to be built from a stream and read in one call each."""
 
     def __init__(self, config: MechanismConfig, size: int) -> None:
-        self._memory: Mechanism[MechanismConfig] = MECHANISMS.implementation(config.name)([config] * size)
+        self._memory: Mechanism[MechanismConfig] = stream_reader(config.name)([config] * size)
 
     def build(self, stream: Stream, dtype: str, rng: np.random.Generator) -> None:
         """Read the whole of `stream`."""

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from models.config import MechanismConfig
-from models.mechanism import MECHANISMS, Mechanism
+from models.mechanism import MECHANISMS, Mechanism, stream_reader
 from models.similarity import QueryBlock, Similarities
 from models.stream import KEY_BYTES, Floats, Phase, Stream
 from models.trained import Fitted, TrainedMechanism
@@ -125,7 +125,7 @@ def _groups(mechanisms: Sequence[MechanismConfig], dtype: str, timeout: float | 
         implementation = MECHANISMS.implementation(config.name)
         members.setdefault((config.name, implementation.group_key(config)), []).append(index)
     return [
-        _Group(MECHANISMS.implementation(name)([mechanisms[i] for i in indices]), indices, KEY_BYTES[dtype], timeout)
+        _Group(stream_reader(name)([mechanisms[i] for i in indices]), indices, KEY_BYTES[dtype], timeout)
         for (name, _), indices in members.items()
     ]
 

@@ -28,7 +28,7 @@ from models.devices.device import (
 )
 from models.devices.form import DEVICE_FORMS, DeviceForm, Questions, objection
 from models.devices.stream_batch import BLOCK_ELEMENTS, ROW_TOKENS, BatchPhase, Layout, StreamBatch, layout
-from models.mechanism import MECHANISMS
+from models.mechanism import MECHANISMS, stream_reader
 from models.stream import KEY_BYTES, Floats, Phase, Stream
 from tasks.evaluate import PHASE_SERIES, SUMMED_METRICS, UNUSED, Outcome, checked, evaluate, failure
 from tasks.fitting import Fits, fit_all, fit_key
@@ -277,7 +277,7 @@ class _Group(Guarded):
         self.device = sweep.device
         self.key_bytes = KEY_BYTES[sweep.dtype]
         self.form = form(configs)
-        self.memory = MECHANISMS.implementation(configs[0].name)(configs)
+        self.memory = stream_reader(configs[0].name)(configs)
         self.compares = False
         self.sums = {name: np.zeros((len(sweep.seeds), len(members))) for name in SUMMED_METRICS}
         self.phase_sums: dict[tuple[str, int], Floats] = {}

@@ -368,7 +368,7 @@ class Proposal:
 def best_of(proposals: Sequence[Proposal], goal: Goal) -> list[Proposal]:
     """The feasible, complete proposals that no other dominates, best first; with one objective, the one best.
 
-    Of proposals with the same configs the first that is complete counts: a later one may be where the first was stopped.
+    Of proposals with the same configs the first that is complete counts; the first of all may have been stopped.
     Equal ones are all kept, except with one objective, where the first of them is.
     """
     first: dict[tuple[int, int], Proposal] = {}

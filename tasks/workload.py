@@ -1,4 +1,4 @@
-"""The seam every workload meets: a config and a function from (seed, episode) to a stream."""
+"""The seams that workloads meet: a config, and a function from (seed, episode) to a stream, or to sequences of ids."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ class WorkloadConfig(Config):
 W = TypeVar("W", bound=WorkloadConfig)
 
 
-class Workload(ABC, Generic[W]):
-    """Makes streams. One instance serves many seeds; loading data happens once, in the constructor."""
+class AnyWorkload(ABC, Generic[W]):
+    """What everything that stands under `workload:` has. One instance serves many seeds.
+
+    Loading data happens once, in the constructor.
+    """
 
     default_episodes: ClassVar[int] = 300
     """Episodes a trial averages over when the spec does not say: 1 where the stream is a recording."""
@@ -26,12 +29,11 @@ class Workload(ABC, Generic[W]):
     has_lines: ClassVar[bool] = False
     """True where tokens are log lines, whose words streams carry."""
 
+    makes_ids: ClassVar[bool] = False
+    """True for workloads of sequence models, which read token ids; all others make streams of keys and values."""
+
     def __init__(self, config: W) -> None:
         self.config = config
-
-    @abstractmethod
-    def stream(self, seed: int, episode: int) -> Stream:
-        """The stream of `episode` of a trial with `seed`: the same for every mechanism, batch, worker and order."""
 
     @classmethod
     @abstractmethod
@@ -39,5 +41,13 @@ class Workload(ABC, Generic[W]):
         """Tokens in one stream (an upper bound where only the data tell), for estimates. Reads no data."""
 
 
-WORKLOADS: Registry[Workload[Any]] = Registry("workload", "tasks.workloads", "slotsweep.workloads")
+class Workload(AnyWorkload[W]):
+    """Makes streams of keys and values."""
+
+    @abstractmethod
+    def stream(self, seed: int, episode: int) -> Stream:
+        """The stream of `episode` of a trial with `seed`: the same for every mechanism, batch, worker and order."""
+
+
+WORKLOADS: Registry[AnyWorkload[Any]] = Registry("workload", "tasks.workloads", "slotsweep.workloads")
 workload = WORKLOADS.register

@@ -22,7 +22,7 @@ import numpy as np
 from models.config import MechanismConfig
 from models.devices.device import AGREED, DeviceClass
 from models.devices.form import supports
-from models.mechanism import MECHANISMS, Trace
+from models.mechanism import MECHANISMS, Trace, stream_reader
 from models.reference_reading import Answer, answers_by_rule, reference_answers
 from models.stream import Phase, Stream, unit
 from tasks.evaluate import Outcome, evaluate
@@ -199,7 +199,7 @@ def _expectations(
 
 def _expect(config: MechanismConfig, stream: Stream, seed: int, dtype: str) -> Expectation:
     draws = generator(seed, "mechanism", 0)
-    trace = MECHANISMS.implementation(config.name).reference(stream, config, draws, dtype)
+    trace = stream_reader(config.name).reference(stream, config, draws, dtype)
     if len(_counts(trace)) != len(stream.phases):
         raise ValueError("the reference does not say what it held")
     if answers_by_rule(config):

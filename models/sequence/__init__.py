@@ -1,0 +1,1 @@
+"""Trained models of token sequences: layers that many seeds share, blocks, and the models that are built of them."""

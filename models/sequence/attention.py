@@ -1,0 +1,87 @@
+"""The Transformer: causal attention, and three forms of its feed-forward part."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torch import arange, cat
+from torch.nn import Module
+from torch.nn.functional import scaled_dot_product_attention, silu
+
+from models.sequence.layers import Dropout, FeedForward, Linear, join_heads, split_heads
+from models.sequence.model import Block, SequenceModel, State, taken
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch import Tensor
+
+    from models.mechanisms.transformer import TransformerConfig
+    from models.sequence.lanes import Lanes
+
+
+class Attention(Block):
+    """Causal softmax attention with H heads (arXiv 1706.03762), and dropout on its weights in training."""
+
+    def __init__(self, config: TransformerConfig, lanes: Lanes) -> None:
+        super().__init__(lanes, config.width, config.dropout, feed_forward(config, lanes))
+        width, self.heads = config.width, config.heads
+        self.project = Linear(lanes, width, 3 * width)
+        bound = (6.0 / (4 * width)) ** 0.5  # Xavier's, of the fused matrix [3d, d]
+        self.project.weight.data = lanes.uniform(-bound, bound, 3 * width, width)
+        self.weight_drop = Dropout(lanes, config.attention_dropout)
+        self.out = Linear(lanes, width, width)
+
+    def mix(self, u: Tensor, at: Tensor | None = None) -> Tensor:
+        query, key, value = self.project(u).chunk(3, dim=3)
+        query, key, value = (split_heads(part, self.heads) for part in (taken(query, at), key, value))
+        read = self.attend(query, key, value, len(u), at)
+        return self.out(join_heads(read, len(u), self.heads))
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, lanes: int, at: Tensor | None) -> Tensor:
+        """Values read at positions `at`; fused, unless weights are dropped or only some positions read."""
+        if at is None and not (self.training and self.weight_drop.share):
+            return scaled_dot_product_attention(query, key, value, is_causal=True)
+        places = arange(key.shape[1], device=key.device)
+        future = places > (places if at is None else at)[:, None]
+        scores = (query @ key.mT / key.shape[2] ** 0.5).masked_fill(future, float("-inf"))
+        weights = scores.softmax(2)
+        return self.weight_drop(weights.view(lanes, -1, *weights.shape[1:])).view_as(weights) @ value
+
+    def mix_next(self, u: Tensor, state: State) -> Tensor:
+        query, key, value = (split_heads(part[:, :, None], self.heads) for part in self.project(u).chunk(3, dim=2))
+        if state:
+            key, value = cat([state["keys"], key], 1), cat([state["values"], value], 1)
+        state["keys"], state["values"] = key, value
+        read = scaled_dot_product_attention(query, key, value)
+        return self.out(join_heads(read, len(u), self.heads))[:, :, 0]
+
+
+def feed_forward(config: TransformerConfig, lanes: Lanes) -> Module:
+    """The position-wise part that `config` names."""
+    if config.feed_forward == "gelu":
+        return FeedForward(lanes, config.width, config.dropout)
+    hidden = 4 * config.width if config.feed_forward == "swiglu" else 8 * config.width // 3
+    return SwiGLU(lanes, config.width, hidden)
+
+
+class SwiGLU(Module):
+    """W_d [(W_u x) · silu(W_g x)], without biases (arXiv 2002.05202)."""
+
+    def __init__(self, lanes: Lanes, width: int, hidden: int) -> None:
+        super().__init__()
+        self.rise = Linear(lanes, width, 2 * hidden, bias=False)
+        self.fall = Linear(lanes, hidden, width, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        up, gate = self.rise(x).chunk(2, dim=-1)
+        y: Tensor = self.fall(up * silu(gate))
+        return y
+
+
+class Transformer(SequenceModel):
+    """Pre-norm blocks of attention and a feed-forward part."""
+
+    def make_blocks(self, config: TransformerConfig, lanes: Lanes) -> Iterator[Block]:
+        for _ in range(config.layers):
+            yield Attention(config, lanes)

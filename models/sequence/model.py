@@ -1,0 +1,123 @@
+"""What every sequence model is: embeddings, blocks one after another, and logits by the token table."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from torch import arange
+from torch.nn import Module, ModuleList
+
+from models.sequence.layers import Dropout, Embedding, LayerNorm
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from torch import Tensor
+
+    from models.sequence.config import SequenceConfig
+    from models.sequence.lanes import Lanes
+
+State = dict[str, Any]
+"""What a block keeps of the tokens that it has read one by one: tensors [S, B, ...] by name, and numbers."""
+
+
+class Block(Module):
+    """x + drop(mix(norm(x))), and of that y + drop(feed(norm(y))) (pre-norm residual block).
+
+    Subclasses say how tokens are mixed, in `mix` over whole sequences and in `mix_next` token by token.
+    """
+
+    def __init__(self, lanes: Lanes, width: int, dropout: float, feed: Module) -> None:
+        super().__init__()
+        self.norm, self.feed_norm = LayerNorm(lanes, width), LayerNorm(lanes, width)
+        self.drop = Dropout(lanes, dropout)
+        self.feed = feed
+
+    @abstractmethod
+    def mix(self, u: Tensor, at: Tensor | None = None) -> Tensor:
+        """What tokens `u` [S, B, T, d] become by reading those before them, at positions `at` [P] (None: all T)."""
+
+    @abstractmethod
+    def mix_next(self, u: Tensor, state: State) -> Tensor:
+        """The same for the next token `u` [S, B, d], after those that `state` tells of, which takes it in."""
+
+    def forward(self, x: Tensor, at: Tensor | None = None) -> Tensor:
+        y = taken(x, at) + self.drop(self.mix(self.norm(x), at))
+        out: Tensor = y + self.drop(self.feed(self.feed_norm(y)))
+        return out
+
+    def next(self, x: Tensor, state: State) -> Tensor:
+        """The block's output for the next token `x` [S, B, d]."""
+        y = x + self.mix_next(self.norm(x), state)
+        out: Tensor = y + self.feed(self.feed_norm(y))
+        return out
+
+
+class SequenceModel(Module):
+    """Logits over a vocabulary, from token ids.
+
+    lanes: the seeds that are computed as one; vocabulary: ids are 0 .. vocabulary - 1; length: of the longest sequence
+    """
+
+    def __init__(self, config: SequenceConfig, lanes: Lanes, vocabulary: int, length: int) -> None:
+        super().__init__()
+        self.tokens = Embedding(lanes, vocabulary, config.width)
+        self.places = Embedding(lanes, length, config.width)
+        self.drop = Dropout(lanes, config.dropout)
+        self.blocks = ModuleList(self.make_blocks(config, lanes))
+        self.norm = LayerNorm(lanes, config.width)
+
+    @abstractmethod
+    def make_blocks(self, config: Any, lanes: Lanes) -> Iterable[Block]:
+        """The blocks, first to last."""
+
+    def forward(self, ids: Tensor, at: Tensor | None = None) -> Tensor:
+        """Logits [S, B, P, V] at positions `at` [P] (None: all) of `ids` [S, B, T]. What nobody asks for is left out."""
+        x = self.embed(ids)
+        for block in self.blocks[:-1]:
+            x = block(x)
+        return self.tokens.logits(self.norm(self.blocks[-1](x, at)))
+
+    def embed(self, ids: Tensor) -> Tensor:
+        """Tokens and their positions [S, B, T, d]."""
+        places = arange(ids.shape[2], device=ids.device).expand(len(ids), 1, -1)
+        x: Tensor = self.drop(self.tokens(ids) + self.places(places))
+        return x
+
+    def start(self) -> State:
+        """Where reading token by token begins."""
+        return {"read": 0, "blocks": [{} for _ in self.blocks]}
+
+    def next(self, ids: Tensor, state: State) -> Tensor:
+        """Logits [S, B, V] after the next token of each sequence, `ids` [S, B], in evaluation mode alone."""
+        x = self.embed_next(ids, state)
+        for block, own in zip(self.blocks, state["blocks"], strict=True):
+            x = block.next(x, own)
+        state["read"] += 1
+        return self.tokens.logits(self.norm(x))
+
+    def embed_next(self, ids: Tensor, state: State) -> Tensor:
+        """The next token and its position [S, B, d]."""
+        place = ids.new_full((len(ids), 1), state["read"])
+        x: Tensor = self.tokens(ids) + self.places(place)
+        return x
+
+
+def taken(x: Tensor, at: Tensor | None, dim: int = 2) -> Tensor:
+    """`x` at positions `at` along `dim`; all of it if None."""
+    return x if at is None else x.index_select(dim, at)
+
+
+def parameters_per_lane(model: Module) -> int:
+    """Numbers that one lane of `model` learns."""
+    return sum(parameter[0].numel() for parameter in model.parameters())
+
+
+def state_bytes(state: Any, lanes: int) -> int:
+    """Bytes of all tensors in a state, for one sequence of one lane; batches of one."""
+    if isinstance(state, dict):
+        return sum(state_bytes(one, lanes) for one in state.values())
+    if isinstance(state, list):
+        return sum(state_bytes(one, lanes) for one in state)
+    return int(state.numel() * state.element_size()) // lanes if hasattr(state, "numel") else 0
