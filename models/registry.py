@@ -5,12 +5,18 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterator
-from importlib.metadata import entry_points
+from functools import cache
+from importlib.metadata import EntryPoints, entry_points
 from typing import Generic, TypeVar
 
 from models.config import Config
 
 T = TypeVar("T")
+
+
+@cache  # it opens a file of every installed package, and every registry asks
+def _installed() -> EntryPoints:
+    return entry_points()
 
 
 class RegistrationError(ValueError):
@@ -73,6 +79,6 @@ class Registry(Generic[T]):
         package = importlib.import_module(self._package)
         for module in pkgutil.iter_modules(package.__path__, f"{self._package}."):
             importlib.import_module(module.name)
-        for entry_point in entry_points(group=self._group):
+        for entry_point in _installed().select(group=self._group):
             entry_point.load()
         self._scanned = True
