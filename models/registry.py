@@ -6,17 +6,14 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Iterator
 from functools import cache
-from importlib.metadata import EntryPoints, entry_points
+from importlib.metadata import entry_points
 from typing import Generic, TypeVar
 
 from models.config import Config
 
 T = TypeVar("T")
 
-
-@cache  # it opens a file of every installed package, and every registry asks
-def _installed() -> EntryPoints:
-    return entry_points()
+_installed = cache(entry_points)  # it opens a file of every installed package, and every registry asks
 
 
 class RegistrationError(ValueError):
