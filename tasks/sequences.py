@@ -1,0 +1,141 @@
+"""The seam of workloads whose sequences are token ids: what is trained on, what is asked, and what the answers are worth."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+import numpy as np
+
+from models.stream import Ints
+from tasks.workload import AnyWorkload, W
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+IGNORED = -100
+"""The target of a position that is not scored."""
+
+EVALUATED_AT_ONCE = 16
+"""Sequences in a batch of an evaluation, as in arXiv 2606.05175 (released code)."""
+
+
+@dataclass(frozen=True)
+class TokenBatch:
+    """B sequences of T ids, and what should follow at P positions.
+
+    ids      [B, T]
+    targets  [B, P]  the right next id, or IGNORED
+    at       [P]     the positions that are scored; None: all T
+    """
+
+    ids: Ints
+    targets: Ints
+    at: Ints | None = None
+
+
+class Reader(Protocol):
+    """One trained model, in evaluation."""
+
+    def logits(self, ids: Ints, at: Ints | None = None) -> Tensor:
+        """Logits [B, P, V] at positions `at` of `ids` [B, T], in 32 bits."""
+
+    def greedy(self, ids: Ints, count: int, stops: frozenset[int]) -> list[list[int]]:
+        """For each of B prompts [B, T] up to `count` likeliest next ids, one after another, ended by one of `stops`.
+
+        The model sees the last ids that its length has room for; ids that stop are left out.
+        """
+
+
+class SequenceWorkload(AnyWorkload[W]):
+    """Makes sequences of token ids. Training never sees what is evaluated."""
+
+    makes_ids: ClassVar[bool] = True
+    default_episodes: ClassVar[int] = 2048
+    own_metrics: ClassVar[tuple[str, ...]]
+    """Names of the metrics that `evaluate` gives: `loss` is among them."""
+
+    @property
+    @abstractmethod
+    def vocabulary(self) -> int:
+        """Ids are 0 .. vocabulary - 1."""
+
+    @property
+    @abstractmethod
+    def length(self) -> int:
+        """Ids of the longest sequence T that a model reads."""
+
+    @abstractmethod
+    def training(self, seed: int, sizes: Iterable[tuple[int, int]]) -> Iterator[TokenBatch]:
+        """A batch for each of `sizes`, (sequences B, their length T), one after another; the same for every model."""
+
+    @abstractmethod
+    def evaluation(self, seed: int, episodes: int) -> Iterator[TokenBatch]:
+        """`episodes` sequences of full length, in batches."""
+
+    @abstractmethod
+    def evaluate(self, reader: Reader, seed: int, episodes: int) -> dict[str, float]:
+        """Metrics of `reader` over `episodes` sequences."""
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What a model made of the scored positions of an evaluation, N in all.
+
+    losses   [N]  -ln of the right id's probability, in nats
+    answers  [N]  the likeliest ids
+    targets  [N]  the right ones
+    """
+
+    losses: np.ndarray
+    answers: Ints
+    targets: Ints
+
+    @property
+    def loss(self) -> float:
+        """Mean loss in nats."""
+        return float(self.losses.mean(dtype=np.float64))
+
+
+def score(reader: Reader, batches: Iterable[TokenBatch]) -> Scored:
+    """What `reader` makes of `batches`."""
+    from torch import from_numpy
+    from torch.nn.functional import cross_entropy
+
+    losses, answers, targets = [], [], []
+    for batch in batches:
+        logits = reader.logits(batch.ids, batch.at).flatten(0, 1)
+        wanted = batch.targets.reshape(-1)
+        asked = wanted != IGNORED
+        every = cross_entropy(logits, from_numpy(wanted).to(logits.device), reduction="none", ignore_index=IGNORED)
+        losses.append(every.cpu().numpy()[asked])
+        answers.append(logits.argmax(1).cpu().numpy()[asked])
+        targets.append(wanted[asked])
+    return Scored(np.concatenate(losses), np.concatenate(answers), np.concatenate(targets))
+
+
+RECALL_METRICS = ("loss", "recall", "chance", "constant", "answers", "commonest")
+"""What workloads that ask for values measure.
+
+recall     share of questions answered right, from all ids
+chance     of a guess among the values
+constant   the best that answering always the same gets on these very questions
+answers    distinct ids that the model answers
+commonest  share of its commonest answer: 1 for a constant predictor, whose recall says nothing
+"""
+
+
+def recall_metrics(scored: Scored, chance: float) -> dict[str, float]:
+    """`RECALL_METRICS` of what was asked for."""
+    total = len(scored.targets)
+    given = np.bincount(scored.answers)
+    return {
+        "loss": scored.loss,
+        "recall": float((scored.answers == scored.targets).mean()),
+        "chance": chance,
+        "constant": float(np.bincount(scored.targets).max() / total),
+        "answers": float(np.count_nonzero(given)),
+        "commonest": float(given.max() / total),
+    }

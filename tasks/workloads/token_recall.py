@@ -1,0 +1,107 @@
+"""Associative recall in token ids: pairs of key and value, much filler, and the question for one value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from pydantic import Field
+
+from models.stream import Ints
+from tasks.sequences import (
+    EVALUATED_AT_ONCE,
+    RECALL_METRICS,
+    Reader,
+    SequenceWorkload,
+    TokenBatch,
+    recall_metrics,
+    score,
+)
+from tasks.workload import WorkloadConfig, workload
+
+if TYPE_CHECKING:
+    from torch import Generator
+
+VOCABULARY = 64
+BOS, SEPARATOR, QUERY, ANSWER = 1, 2, 3, 4
+FIRST_KEY, FIRST_VALUE, FIRST_FILLER, END_OF_FILLER = 5, 13, 21, 31
+SYMBOLS = FIRST_VALUE - FIRST_KEY
+"""Keys, and as many values."""
+
+AROUND = 4
+"""Tokens that are neither pairs nor filler: the first, and the question with its key and the mark of its answer."""
+
+
+class TokenRecallConfig(WorkloadConfig):
+    """Pairs of key and value, filler, and the question for one value (arXiv 2606.05175, recall benchmark)."""
+
+    name: Literal["token_recall"] = "token_recall"
+    pairs: int = Field(4, ge=1, le=SYMBOLS, description="pairs of key and value, at the front")
+    length: int = Field(128, ge=3 + AROUND, le=65536, description="ids of a sequence; what the pairs leave is filler")
+
+
+@workload(TokenRecallConfig)
+class TokenRecall(SequenceWorkload[TokenRecallConfig]):
+    """BOS, (key value SEP) for each pair, filler, QUERY, key, ANSWER; only what follows is scored, a value.
+
+    Draws are those of the released code, from one generator of torch: `seed` to train, `seed` + 1 to evaluate. The
+    pairs stand at fixed positions, which is a shortcut to any model.
+    """
+
+    default_episodes = 2048
+    own_metrics = RECALL_METRICS
+
+    def __init__(self, config: TokenRecallConfig) -> None:
+        super().__init__(config)
+        if config.length < 3 * config.pairs + AROUND:
+            raise ValueError(f"{config.pairs} pairs need a `length` of {3 * config.pairs + AROUND} or more")
+
+    @property
+    def vocabulary(self) -> int:
+        return VOCABULARY
+
+    @property
+    def length(self) -> int:
+        return self.config.length
+
+    def training(self, seed: int, sizes: Iterable[tuple[int, int]]) -> Iterator[TokenBatch]:
+        draws = _generator(seed)
+        for count, length in sizes:
+            yield self._batch(draws, count, length)
+
+    def evaluation(self, seed: int, episodes: int) -> Iterator[TokenBatch]:
+        draws = _generator(seed + 1)
+        for first in range(0, episodes, EVALUATED_AT_ONCE):
+            yield self._batch(draws, min(EVALUATED_AT_ONCE, episodes - first), self.length)
+
+    def evaluate(self, reader: Reader, seed: int, episodes: int) -> dict[str, float]:
+        return recall_metrics(score(reader, self.evaluation(seed, episodes)), 1.0 / SYMBOLS)
+
+    def _batch(self, draws: Generator, count: int, length: int) -> TokenBatch:
+        drawn = [self._sequence(draws, length) for _ in range(count)]
+        ids, answers = (np.stack(part) for part in zip(*drawn, strict=True))
+        return TokenBatch(ids, answers[:, None], np.array([length - 1]))
+
+    def _sequence(self, draws: Generator, length: int) -> tuple[Ints, Ints]:
+        """Ids [length] and the answer, in the order of draws of the released code."""
+        import torch
+
+        pairs = self.config.pairs
+        keys = FIRST_KEY + torch.randperm(SYMBOLS, generator=draws)[:pairs].numpy()
+        values = FIRST_VALUE + torch.randperm(SYMBOLS, generator=draws)[:pairs].numpy()
+        asked = int(torch.randint(pairs, (1,), generator=draws))
+        filler = torch.randint(FIRST_FILLER, END_OF_FILLER, (length - AROUND - 3 * pairs,), generator=draws).numpy()
+        marks = np.full(pairs, SEPARATOR)
+        front = np.stack([keys, values, marks], axis=1).ravel()
+        return np.concatenate([[BOS], front, filler, [QUERY, keys[asked], ANSWER]]), values[asked]
+
+    @classmethod
+    def tokens(cls, config: TokenRecallConfig) -> int:
+        return config.length
+
+
+def _generator(seed: int) -> Generator:
+    import torch
+
+    return torch.Generator().manual_seed(seed)
