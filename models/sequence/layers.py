@@ -54,16 +54,21 @@ class Embedding(Module):
         self.weight = Parameter(lanes.normal(entries, width))
 
     def forward(self, ids: Tensor) -> Tensor:
-        lanes, entries, _ = self.weight.shape
-        if lanes > 1:
-            ids = ids + entries * arange(lanes, device=ids.device).view(-1, *[1] * (ids.dim() - 1))
-        return embedding(ids, self.weight.flatten(0, 1))
+        return lookup(self.weight, ids)
 
     def logits(self, h: Tensor) -> Tensor:
         """h E^T [S, ..., entries]: the same table, used to tell which entry h is like."""
         if len(self.weight) == 1:
             return linear(h, self.weight.squeeze(0))
         return bmm(h.flatten(1, -2), self.weight.mT).view(*h.shape[:-1], -1)
+
+
+def lookup(table: Tensor, ids: Tensor) -> Tensor:
+    """Rows [S, ..., width] of each lane's `table` [S, entries, width] for `ids` [S, ...]."""
+    lanes, entries, _ = table.shape
+    if lanes > 1:
+        ids = ids + entries * arange(lanes, device=ids.device).view(-1, *[1] * (ids.dim() - 1))
+    return embedding(ids, table.flatten(0, 1))
 
 
 class Dropout(Module):

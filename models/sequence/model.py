@@ -43,14 +43,15 @@ class Block(Module):
         """The same for the next token `u` [S, B, d], after those that `state` tells of, which takes it in."""
 
     def forward(self, x: Tensor, at: Tensor | None = None) -> Tensor:
-        y = taken(x, at) + self.drop(self.mix(self.norm(x), at))
-        out: Tensor = y + self.drop(self.feed(self.feed_norm(y)))
-        return out
+        return self.fed(taken(x, at) + self.drop(self.mix(self.norm(x), at)))
 
     def next(self, x: Tensor, state: State) -> Tensor:
         """The block's output for the next token `x` [S, B, d]."""
-        y = x + self.mix_next(self.norm(x), state)
-        out: Tensor = y + self.feed(self.feed_norm(y))
+        return self.fed(x + self.mix_next(self.norm(x), state))
+
+    def fed(self, y: Tensor) -> Tensor:
+        """The second half of the block, which looks at one token at a time."""
+        out: Tensor = y + self.drop(self.feed(self.feed_norm(y)))
         return out
 
 
@@ -73,16 +74,22 @@ class SequenceModel(Module):
         """The blocks, first to last."""
 
     def forward(self, ids: Tensor, at: Tensor | None = None) -> Tensor:
-        """Logits [S, B, P, V] at positions `at` [P] (None: all) of `ids` [S, B, T]. What nobody asks for is left out."""
+        """Logits [S, B, P, V] at positions `at` [P] (None: all) of `ids` [S, B, T]."""
         x = self.embed(ids)
-        for block in self.blocks[:-1]:
+        *blocks, last = self.blocks
+        for block in blocks:
             x = block(x)
-        return self.tokens.logits(self.norm(self.blocks[-1](x, at)))
+        return self.tokens.logits(self.norm(last(x, at)))
 
     def embed(self, ids: Tensor) -> Tensor:
         """Tokens and their positions [S, B, T, d]."""
-        places = arange(ids.shape[2], device=ids.device).expand(len(ids), 1, -1)
-        x: Tensor = self.drop(self.tokens(ids) + self.places(places))
+        return self.placed(self.tokens(ids))
+
+    def placed(self, tokens: Tensor) -> Tensor:
+        """Embedded `tokens` [S, B, T, d] with their positions."""
+        lanes, _, length, _ = tokens.shape
+        places = arange(length, device=tokens.device).expand(lanes, 1, -1)
+        x: Tensor = self.drop(tokens + self.places(places))
         return x
 
     def start(self) -> State:
@@ -118,6 +125,6 @@ def state_bytes(state: Any, lanes: int) -> int:
     """Bytes of all tensors in a state, for one sequence of one lane; batches of one."""
     if isinstance(state, dict):
         return sum(state_bytes(one, lanes) for one in state.values())
-    if isinstance(state, list):
+    if isinstance(state, list | tuple):
         return sum(state_bytes(one, lanes) for one in state)
     return int(state.numel() * state.element_size()) // lanes if hasattr(state, "numel") else 0
