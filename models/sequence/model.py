@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from torch import arange
+from torch import arange, full
 from torch.nn import Module, ModuleList
 
 from models.sequence.layers import Dropout, Embedding, LayerNorm
@@ -106,8 +106,12 @@ class SequenceModel(Module):
 
     def embed_next(self, ids: Tensor, state: State) -> Tensor:
         """The next token and its position [S, B, d]."""
-        place = ids.new_full((len(ids), 1), state["read"])
-        x: Tensor = self.tokens(ids) + self.places(place)
+        return self.placed_next(self.tokens(ids), state)
+
+    def placed_next(self, tokens: Tensor, state: State) -> Tensor:
+        """The next embedded token `tokens` [S, B, d] with its position."""
+        place = full((len(tokens), 1), state["read"], device=tokens.device)
+        x: Tensor = tokens + self.places(place)
         return x
 
 
