@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.settings import Settings
 from tests.orchestrator.conftest import SLOTSWEEP
 from tests.orchestrator.specs import FAILING_PLUGIN, SMALL, write_small
 
@@ -214,11 +216,34 @@ def test_init_writes_a_spec_that_plans(slotsweep, tmp_path: Path) -> None:
     assert slotsweep("plan", "first.yaml", "--json").json["trials"] > 0
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("validate", "quick-start"), ("plan", "quick-start")])
+NEEDED = "import typer, ruamel.yaml, numpy; from pydantic import BaseModel, TypeAdapter"
+"""All that a light command may load of others, and the yardstick for what it takes itself."""
+
+USUAL = 0.16
+"""Seconds: on a machine that takes longer to load `NEEDED`, half a second is not promised."""
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """As after an installation: Python keeps what it compiled, whatever this environment says."""
+    return {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(tmp_path_factory.mktemp("compiled"))}
+
+
+def _seconds(command: list[str], environment: dict[str, str]) -> float:
+    """What a command takes; its time on the processor where other work takes turns with it there."""
+    began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, env={**os.environ, **environment}, stdout=subprocess.DEVNULL, check=True, timeout=60)
+    wall, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return min(wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "times"), [(("--help",), 0.6), (("validate", "quick-start"), 3.2), (("plan", "quick-start"), 3.2)]
+)
 def test_light_commands_answer_in_half_a_second_and_import_nothing_heavy(
-    slotsweep, tmp_path: Path, arguments: tuple[str, ...]
+    settings: Settings, compiled: dict[str, str], arguments: tuple[str, ...], times: float
 ) -> None:
-    heavy = ("ray", "mlflow", "torch", "optuna", "numba", "scipy", "matplotlib", "pandas", "plotly")
+    heavy = ("ray", "mlflow", "torch", "optuna", "numba", "scipy", "matplotlib", "pandas", "plotly", "sqlalchemy")
     code = (
         "import sys; from orchestrator.cli.app import app; app(standalone_mode=False); "
         f"print([name for name in {heavy} if name in sys.modules], file=sys.stderr)"
@@ -227,19 +252,18 @@ def test_light_commands_answer_in_half_a_second_and_import_nothing_heavy(
         [sys.executable, "-P", "-c", code, *arguments], capture_output=True, text=True, check=False, timeout=60
     )
     assert done.stderr.strip().endswith("[]"), done.stderr
-    # As after an installation: Python keeps what it compiled, whatever this environment says.
-    compiled = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(tmp_path / "compiled")}
-    assert slotsweep(*arguments, **compiled).code == 0
-    wall: list[float] = []
-    processor: list[float] = []
-    while len(wall) < 5 or (min(wall) >= 0.5 and len(wall) < 20):
-        began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-        assert slotsweep(*arguments, **compiled).code == 0
-        wall.append(time.perf_counter() - began)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        processor.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    # Where other work takes turns with the command on the processor, its own time is the shorter.
-    assert min(*wall, *processor) < 0.5, (wall, processor)
+    command, needed = [*SLOTSWEEP, *arguments], [sys.executable, "-P", "-c", NEEDED]
+    _seconds(command, compiled), _seconds(needed, compiled)
+    ours: list[float] = []
+    yardstick: list[float] = []
+
+    def quick() -> bool:
+        return min(ours) < times * min(yardstick) and (min(ours) < 0.5 or min(yardstick) > USUAL)
+
+    while len(ours) < 3 or (len(ours) < 15 and not quick()):
+        ours.append(_seconds(command, compiled))
+        yardstick.append(_seconds(needed, compiled))
+    assert quick(), (ours, yardstick)
 
 
 def test_a_reader_that_stops_reading_is_no_error(slotsweep, tmp_path: Path) -> None:
