@@ -8,7 +8,7 @@ import numpy as np
 
 from models.config import MechanismConfig, SlotConfig
 from models.fixed_state import FixedState
-from models.mechanism import stream_reader, TIE, SlotMemory, Trace
+from models.mechanism import TIE, SlotMemory, Trace, stream_reader
 from models.reference import unit_keys
 from models.stream import Floats, Ints, Stream, unit
 

@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from models.config import canonical_json
+from models.mechanism import MECHANISMS
 from orchestrator.plan import is_trained
 from orchestrator.store.records import CellRow, Pending
 from tasks.workload import WORKLOADS, WorkloadConfig
+from workers.batch import load_mechanism
 
 PAGE = 4096
 TARGET_SECONDS = 0.4
@@ -40,7 +42,8 @@ def batches(
 ) -> Iterator[Batch]:
     """Batches over `pending(after position, limit)`, read page by page, in plan order.
 
-    A mechanism that is trained has batches of its own, with as many of its seeds as there are: they train together.
+    A mechanism that is trained has batches of its own, with as many of its seeds as there are: they train together. A
+    sequence model does so on accelerators alone: on CPUs each of its trials has a batch, and so a core, of its own.
 
     by_seed: whether each seed has batches of its own, except where seeds train together
 
@@ -60,7 +63,7 @@ def batches(
         target = TARGET_SECONDS if cells[trial.cell].device in ("cpu", "any") else ACCELERATOR_TARGET_SECONDS
         apart = by_seed and not is_trained(cells[trial.cell])
         full = apart or seconds >= target or len(batch) >= MANY_TRIALS
-        limit = min(limit, trial.batch_limit or MOST_TRIALS)
+        limit = min(limit, trial.batch_limit or MOST_TRIALS, 1 if trains_alone(cells[trial.cell]) else MOST_TRIALS)
         crowded = (full and new_stream) or len(batch) >= limit
         if batch and (crowded or groups[batch[-1].cell] != group):
             yield Batch(cells, tuple(batch))
@@ -100,8 +103,21 @@ def _paged(pending: Callable[[int, int], list[Pending]]) -> Iterator[Pending]:
 
 def stream_group(cell: CellRow) -> str:
     """What cells have in common whose trials may share a batch."""
-    alone = cell.digest if is_trained(cell) else None
+    alone = _shape(cell) if is_trained(cell) else None
     return canonical_json([cell.workload, cell.episodes, cell.dtype, cell.device, alone])
+
+
+def _shape(cell: CellRow) -> object:
+    """What cells have in common whose trials train as one: everything but the learning rate of a sequence model."""
+    implementation = MECHANISMS.implementation(cell.mechanism["name"])
+    if not implementation.reads_ids:
+        return cell.digest
+    return [cell.fingerprint, *implementation.group_key(load_mechanism(cell.mechanism))]
+
+
+def trains_alone(cell: CellRow) -> bool:
+    """Whether each trial of a cell has a batch of its own: a sequence model that trains on a core of its own."""
+    return MECHANISMS.implementation(cell.mechanism["name"]).reads_ids and cell.device in ("cpu", "any")
 
 
 def guessed_costs(cell: CellRow) -> tuple[float, float]:

@@ -8,6 +8,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
+from pathlib import Path
 
 from models.devices.device import DeviceClass
 from orchestrator.batching import Batch, batches, batches_of, shuffled
@@ -57,8 +58,12 @@ class Job:
     plan order. Trials that share streams stay together, seed by seed. Where time is measured, the order is random.
     """
 
-    def __init__(self, store: Store, sweep: SweepRow, policy: Policy, growth: Growth | None = None) -> None:
+    def __init__(
+        self, store: Store, sweep: SweepRow, policy: Policy, growth: Growth | None = None, saved: Path | None = None
+    ) -> None:
+        """saved: a folder for long trainings on their way"""
         self.sweep = sweep
+        self._saved = None if saved is None else str(saved)
         self.policy = policy
         self._grower = Grower(growth) if growth is not None else None
         self._samples = growth.samples if growth is not None else ()
@@ -192,6 +197,7 @@ class Job:
             dtype=first.dtype,
             timeout=self.policy.timeout,
             device=device,
+            saved=self._saved,
         )
 
     def count(self, accepted: Accepted, seconds: float) -> None:

@@ -210,7 +210,10 @@ def code_fingerprint(kind: str, workload: str, mechanism: str, device: AskedDevi
 def _modules(kind: str, workload: str, mechanism: str, device: AskedDevice) -> tuple[str, ...]:
     job_type = KINDS.implementation(kind)
     implementations = (WORKLOADS.implementation(workload), MECHANISMS.implementation(mechanism))
-    modules = [job_type.evaluator, *(implementation.__module__ for implementation in implementations)]
+    modules = [implementation.__module__ for implementation in implementations]
+    if WORKLOADS.implementation(workload).makes_ids:
+        return job_type.sequence_evaluator, *modules
+    modules = [job_type.evaluator, *modules]
     if device != "cpu" and len(job_type.devices()) > 1:
         modules += _device_modules(job_type, mechanism)
     return tuple(modules)

@@ -113,7 +113,8 @@ class SweepQueue:
         return jobs
 
     def _waiting(self) -> list[Job]:
-        return [Job(self._store, row, policy_of(row), growth_of(self._store, row)) for row in self.rows()]
+        saved = self._settings.trainings
+        return [Job(self._store, row, policy_of(row), growth_of(self._store, row), saved) for row in self.rows()]
 
     def _is_like_first(self, row: SweepRow) -> bool:
         first = self._first

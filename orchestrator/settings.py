@@ -48,6 +48,11 @@ class Settings:
         """Compiled kernels."""
         return self.home / "kernels"
 
+    @property
+    def trainings(self) -> Path:
+        """Long trainings on their way."""
+        return self.home / "trainings"
+
     def report_folder(self, sweep: str) -> Path:
         """Folder of a sweep's report and figures."""
         return self.home / "reports" / sweep

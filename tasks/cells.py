@@ -59,6 +59,10 @@ class _Layout:
     mechanism: Callable[[Row], Any]
 
 
+LEAKS = " (leaks future)"
+"""Marks models whose outputs depend on later tokens, wherever they are named."""
+
+
 @lru_cache
 def _layout(columns: tuple[str, ...]) -> _Layout:
     workload, mechanism = (
@@ -115,6 +119,8 @@ def name_curves(cells: Sequence[Cell]) -> list[CurveName]:
             by_categories.setdefault(categories, []).append(cell)
         for categories, curve in by_categories.items():
             label = _label(mechanism, splitting, categories, list(by_categories))
+            if any(row.get("metrics.leaks_future") for cell in curve for row in cell.rows.values()):
+                label += LEAKS
             name = CurveName(mechanism, label, tuple(varying([cell.mechanism for cell in curve])))
             names.update((id(cell), name) for cell in curve)
     return _show_fixed([names[id(cell)] for cell in cells], cells)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from models.config import MechanismConfig
-from models.mechanism import stream_reader, Mechanism
+from models.mechanism import Mechanism, stream_reader
 from models.stream import KEY_BYTES, Floats, Stream, unit
 from tasks.clock import Clock
 from tasks.cost_batch import can_batch, time_batches, weigh_batches

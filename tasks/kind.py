@@ -12,12 +12,16 @@ from models.devices.device import DEVICE_CLASSES, DeviceClass
 from models.registry import Registry
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tasks.cells import Row
     from tasks.evaluate import Outcome
     from tasks.fitting import Fits
     from tasks.search import Proposal, StudyLabel
+    from tasks.sequences import SequenceWorkload
     from tasks.sequential import SeedsUntil
     from tasks.summary import Summary
+    from tasks.training import Lane
     from tasks.workload import Workload
 
 
@@ -57,6 +61,12 @@ class Kind(ABC):
     """True where trials measure time: they run one after another, seed by seed in random order, on a node that computes
     nothing else, and the machine belongs to a trial's key."""
 
+    sequences: ClassVar[bool] = False
+    """True where workloads may make token ids, which sequence models are trained on."""
+
+    sequence_evaluator: ClassVar[str] = "tasks.training"
+    """The module that turns a trial of a sequence model into metrics."""
+
     proposes: ClassVar[bool] = False
     """True where the trials of a sweep follow from its results: mechanisms and workloads are searched."""
 
@@ -81,6 +91,22 @@ class Kind(ABC):
         from tasks.evaluate import evaluate
 
         return evaluate(workload, mechanisms, seed, episodes, dtype, timeout, fits)
+
+    @classmethod
+    def train(
+        cls,
+        device: DeviceClass,
+        workload: SequenceWorkload[Any],
+        lanes: Sequence[Lane],
+        episodes: int,
+        dtype: str,
+        timeout: float | None,
+        saved: Path | None,
+    ) -> list[Outcome]:
+        """What becomes of trials of sequence models; as `tasks.training.train`."""
+        from tasks.training import train
+
+        return train(device, workload, lanes, episodes, dtype, timeout, saved)
 
     @classmethod
     def devices(cls) -> tuple[DeviceClass, ...]:

@@ -1,4 +1,4 @@
-"""The seam of workloads whose sequences are token ids: what is trained on, what is asked, and what the answers are worth."""
+"""The seam of workloads that make sequences of token ids: what is trained on, and what the answers are worth."""
 
 from __future__ import annotations
 

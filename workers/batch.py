@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 from models.config import MechanismConfig, canonical_json
 from models.devices.device import DeviceClass
@@ -16,10 +17,14 @@ from models.mechanism import MECHANISMS
 from tasks.evaluate import Outcome, failure
 from tasks.fitting import Fits, fit_all
 from tasks.kind import KINDS
-from tasks.workload import WORKLOADS, Workload, WorkloadConfig
+from tasks.workload import WORKLOADS, AnyWorkload, Workload, WorkloadConfig
 from workers.energy import EnergyMeter
 from workers.log_capture import capture_lines
 from workers.meter import ResourceMeter
+
+if TYPE_CHECKING:
+    from models.sequence.config import SequenceConfig
+    from tasks.sequences import SequenceWorkload
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,7 @@ class BatchTask:
     kind: the job type; trials: (trial id, seed, index into `mechanisms`)
     timeout: most seconds a trial may take, None: any
     device: class of the device that computes it
+    saved: a folder for long trainings on their way; None: they are not saved
     """
 
     attempt: int
@@ -40,6 +46,7 @@ class BatchTask:
     dtype: str
     timeout: float | None = None
     device: DeviceClass = "cpu"
+    saved: str | None = None
 
 
 @dataclass(frozen=True)
@@ -95,6 +102,8 @@ def _share(reports: list[TrialReport], energy: EnergyMeter) -> list[TrialReport]
 
 def _run_trials(task: BatchTask, device: DeviceClass) -> list[TrialReport]:
     """Reports of the task's trials, without energy."""
+    if WORKLOADS.implementation(task.workload["name"]).makes_ids:
+        return _train_sequences(task, device)
     configs = [load_mechanism(tree) for tree in task.mechanisms]
     reports: list[TrialReport] = []
     calls = _calls(task)
@@ -125,6 +134,39 @@ def _run_trials(task: BatchTask, device: DeviceClass) -> list[TrialReport]:
             for trial, outcome, alone in zip(call.trials, outcomes, own, strict=True)
         ]
     return reports
+
+
+def _train_sequences(task: BatchTask, device: DeviceClass) -> list[TrialReport]:
+    """Reports of trials of sequence models, without energy."""
+    from tasks.training import Lane
+
+    started = time.time()
+    configs = [cast("SequenceConfig", load_mechanism(tree)) for tree in task.mechanisms]
+    lanes = [Lane(configs[index], seed) for _, seed, index in task.trials]
+    saved = None if task.saved is None else Path(task.saved)
+    with ResourceMeter(device) as meter:
+        try:
+            workload = cast("SequenceWorkload[Any]", load_workload(task.workload))
+            kind = KINDS.implementation(task.kind)
+            outcomes = kind.train(device, workload, lanes, task.episodes, task.dtype, task.timeout, saved)
+        except Exception as error:  # the workload's own fault: every trial that reads it fails with the same reason
+            outcomes = [failure(error)] * len(lanes)
+    own = [outcome.seconds or 0.0 for outcome in outcomes]
+    together = max(0.0, meter.wall_seconds - sum(own)) / len(own)
+    return [
+        TrialReport(
+            trial,
+            outcome,
+            started,
+            started + meter.wall_seconds,
+            wall_seconds=alone + together,
+            cpu_seconds=(alone + together) * meter.cpu_seconds / meter.wall_seconds,
+            peak_memory_bytes=meter.peak_memory_bytes,
+            device_memory_bytes=meter.device_memory_bytes,
+            own_seconds=outcome.seconds,
+        )
+        for (trial, _, _), outcome, alone in zip(task.trials, outcomes, own, strict=True)
+    ]
 
 
 @dataclass(frozen=True)
@@ -170,7 +212,7 @@ def _train(task: BatchTask, device: DeviceClass, configs: list[MechanismConfig],
         return Training({})
     with ResourceMeter(device) as meter, _torch_on(device):
         try:
-            fits = fit_all(load_workload(task.workload), learners, seeds)
+            fits = fit_all(_streams(task), learners, seeds)
         except Exception:  # the workload cannot be made: the evaluation will meet the same error, and report it
             fits = {}
     return Training(fits, meter.wall_seconds, meter.cpu_seconds, meter.peak_memory_bytes, meter.device_memory_bytes)
@@ -197,7 +239,7 @@ def _evaluate(
     kind = KINDS.implementation(task.kind)
     rest = (task.episodes, task.dtype, task.timeout, fits)
     try:
-        workload = load_workload(task.workload)
+        workload = _streams(task)
         if task.device == "cpu":
             return [outcome for seed in call.seeds for outcome in kind.evaluate(workload, mechanisms, seed, *rest)]
         rows = kind.evaluate_on(device, workload, mechanisms, call.seeds, *rest)
@@ -206,12 +248,17 @@ def _evaluate(
         return [failure(error)] * len(call.trials)
 
 
+def _streams(task: BatchTask) -> Workload[Any]:
+    """The task's workload, which makes streams."""
+    return cast("Workload[Any]", load_workload(task.workload))
+
+
 def load_mechanism(tree: dict[str, Any]) -> MechanismConfig:
     """The config that `tree`, an identity, describes."""
     return _mechanism(canonical_json(tree))
 
 
-def load_workload(tree: dict[str, Any]) -> Workload[Any]:
+def load_workload(tree: dict[str, Any]) -> AnyWorkload[Any]:
     """The workload that `tree`, an identity, describes, made once a process: its data are loaded here."""
     return _workload(canonical_json(tree))
 
@@ -224,7 +271,7 @@ def _mechanism(tree: str) -> MechanismConfig:
 
 
 @lru_cache(maxsize=8)
-def _workload(tree: str) -> Workload[Any]:
+def _workload(tree: str) -> AnyWorkload[Any]:
     fields = json.loads(tree)
     config = WORKLOADS.config_class(fields["name"]).model_validate(fields)
     return WORKLOADS.implementation(fields["name"])(cast("WorkloadConfig", config))

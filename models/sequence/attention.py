@@ -36,7 +36,8 @@ class Attention(Block):
         query, key, value = self.project(u).chunk(3, dim=3)
         query, key, value = (split_heads(part, self.heads) for part in (taken(query, at), key, value))
         read = self.attend(query, key, value, len(u), at)
-        return self.out(join_heads(read, len(u), self.heads))
+        mixed: Tensor = self.out(join_heads(read, len(u), self.heads))
+        return mixed
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, lanes: int, at: Tensor | None) -> Tensor:
         """Values read at positions `at`; fused, unless weights are dropped or only some positions read."""
@@ -46,7 +47,8 @@ class Attention(Block):
         future = places > (places if at is None else at)[:, None]
         scores = (query @ key.mT / key.shape[2] ** 0.5).masked_fill(future, float("-inf"))
         weights = scores.softmax(2)
-        return self.weight_drop(weights.view(lanes, -1, *weights.shape[1:])).view_as(weights) @ value
+        kept: Tensor = self.weight_drop(weights.view(lanes, -1, *weights.shape[1:])).view_as(weights)
+        return kept @ value
 
     def mix_next(self, u: Tensor, state: State) -> Tensor:
         query, key, value = (split_heads(part[:, :, None], self.heads) for part in self.project(u).chunk(3, dim=2))
@@ -54,7 +56,8 @@ class Attention(Block):
             key, value = cat([state["keys"], key], 1), cat([state["values"], value], 1)
         state["keys"], state["values"] = key, value
         read = scaled_dot_product_attention(query, key, value)
-        return self.out(join_heads(read, len(u), self.heads))[:, :, 0]
+        mixed: Tensor = self.out(join_heads(read, len(u), self.heads))
+        return mixed[:, :, 0]
 
 
 def feed_forward(config: TransformerConfig, lanes: Lanes) -> Module:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -33,14 +33,34 @@ class SequenceConfig(MechanismConfig):
         0, ge=0, le=MOST_STEPS, description="steps over which their length grows linearly to that of the workload"
     )
 
+    precision: Literal["float32", "bfloat16"] = Field(
+        "float32", description="of matrix products: in bfloat16 they are mixed with sums in 32 bits (autocast)"
+    )
+    evaluations: int = Field(
+        1, ge=1, le=1000, description="times the model is evaluated in the course of training, the last at its end"
+    )
+
     rates: ClassVar[tuple[str, ...]] = ("learning_rate",)
     """Fields in which models may differ that train as one."""
 
     @model_validator(mode="after")
     def _grows_from_somewhere(self) -> SequenceConfig:
         if (self.first_length is None) != (self.growing_steps == 0):
-            raise ValueError("`first_length` and `growing_steps` come together: from what length, and over how many steps")
+            raise ValueError(
+                "`first_length` and `growing_steps` come together: from what length, and over how many steps"
+            )
         return self
+
+    def length_at(self, step: int, length: int) -> int:
+        """Length of the training sequences of `step` (0 is the first), where the workload's are of `length`."""
+        if self.first_length is None:
+            return length
+        grown = min(1.0, step / max(1, self.growing_steps - 1))
+        return round(self.first_length + grown * (length - self.first_length))
+
+    def rate_share(self, step: int) -> float:
+        """The share of the learning rate that `step` (0 is the first) is taken with."""
+        return min(1.0, (step + 1) / self.warm_up) if self.warm_up else 1.0
 
     @property
     def leaks_future(self) -> bool:

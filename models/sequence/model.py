@@ -76,10 +76,9 @@ class SequenceModel(Module):
     def forward(self, ids: Tensor, at: Tensor | None = None) -> Tensor:
         """Logits [S, B, P, V] at positions `at` [P] (None: all) of `ids` [S, B, T]."""
         x = self.embed(ids)
-        *blocks, last = self.blocks
-        for block in blocks:
-            x = block(x)
-        return self.tokens.logits(self.norm(last(x, at)))
+        for number, block in enumerate(self.blocks, start=1):
+            x = block(x, at if number == len(self.blocks) else None)
+        return self.tokens.logits(self.norm(x))
 
     def embed(self, ids: Tensor) -> Tensor:
         """Tokens and their positions [S, B, T, d]."""

@@ -11,16 +11,20 @@ from orchestrator.spec.problems import Place, Problems
 from tasks.evaluate import TIMING_METRICS
 from tasks.kind import KINDS
 from tasks.metrics import metrics_of, shared_metrics
+from tasks.training import TRAINING_TIMES
+from tasks.workload import WORKLOADS
 
 
-def check_metric(name: str, at: Place, mechanisms: Sequence[type[Config]], problems: Problems) -> None:
-    """Report a metric that trials of these mechanisms do not have, or that is a time."""
-    names = [str(config_class.model_fields["name"].default) for config_class in mechanisms]
-    known = shared_metrics(names)
-    lacking = [one for one in names if name not in metrics_of(one)]
+def check_metric(
+    name: str, at: Place, workloads: Sequence[type[Config]], mechanisms: Sequence[type[Config]], problems: Problems
+) -> None:
+    """Report a metric that trials of these mechanisms do not have on these workloads, or that is a time."""
+    names, read = _names(mechanisms), [one for one in _names(workloads) if one in WORKLOADS]
+    known = shared_metrics(names, read)
+    lacking = [one for one in names if name not in metrics_of(one, read)]
     if not names or not lacking:
         return
-    if name in TIMING_METRICS:
+    if name in TIMING_METRICS or name in TRAINING_TIMES:
         wrong = f"{quoted(name)} is a time: it depends on what else the machine computes"
         problems.at(at, wrong, expected=one_of(known), hint="times are measured by `kind: cost_scaling`")
     elif len(lacking) < len(names):
@@ -30,7 +34,17 @@ def check_metric(name: str, at: Place, mechanisms: Sequence[type[Config]], probl
         problems.at(at, wrong, expected=one_of(known), hint=did_you_mean(name, known))
 
 
-def check_until(tree: MapNode, kind: str | None, mechanisms: Sequence[type[Config]], problems: Problems) -> None:
+def _names(classes: Sequence[type[Config]]) -> list[str]:
+    return [str(config_class.model_fields["name"].default) for config_class in classes]
+
+
+def check_until(
+    tree: MapNode,
+    kind: str | None,
+    workloads: Sequence[type[Config]],
+    mechanisms: Sequence[type[Config]],
+    problems: Problems,
+) -> None:
     """Check what seeds are added for, and that the job type lets them be."""
     node = tree.get("seeds")
     until = node.get("until") if isinstance(node, MapNode) else None
@@ -47,4 +61,4 @@ def check_until(tree: MapNode, kind: str | None, mechanisms: Sequence[type[Confi
         return
     metric = until.get("metric")
     if isinstance(metric, ScalarNode) and isinstance(metric.value, str) and problems.clean(metric):
-        check_metric(metric.value, metric.at, mechanisms, problems)
+        check_metric(metric.value, metric.at, workloads, mechanisms, problems)

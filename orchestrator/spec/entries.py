@@ -21,6 +21,7 @@ from orchestrator.spec.hints import did_you_mean, nearest, one_of
 from orchestrator.spec.nodes import Atom, ListNode, MapNode, Node, ScalarNode, quoted, shown, to_python
 from orchestrator.spec.problems import Problems
 from orchestrator.spec.validation import check_field, errors_of, message_of, validate
+from tasks.kind import KINDS
 from tasks.workload import WORKLOADS
 
 MOST_CONFIGS = 1_000_000
@@ -273,6 +274,35 @@ def check_lines(workloads: Sequence[Placed], mechanisms: Sequence[Placed], probl
             wrong = f"`{one.path}`: {name} reads the words of log lines, and `{without[0]}` has none"
             having = [known for known, _, implementation in WORKLOADS if implementation.has_lines]
             problems.add(one.node, wrong, expected=f"a workload of logs: {', '.join(having)}")
+
+
+def check_reading(
+    kind: str | None, workloads: Sequence[Placed], mechanisms: Sequence[Placed], problems: Problems
+) -> None:
+    """Report mechanisms that cannot read what a workload makes, and a job type that has no use for it."""
+    names = [name for one in workloads if (name := one.entry.fixed["name"]) in WORKLOADS]
+    for one in workloads:
+        name = one.entry.fixed["name"]
+        if (
+            name in names
+            and WORKLOADS.implementation(name).makes_ids
+            and kind
+            and not KINDS.implementation(kind).sequences
+        ):
+            able = [f"`kind: {known}`" for known, _, implementation in KINDS if implementation.sequences]
+            wrong = f"`{name}` makes token ids, which sequence models are trained on: not for `kind: {kind}`"
+            problems.add(one.node, wrong, expected=one_of(able))
+    for one in mechanisms:
+        name = one.entry.fixed["name"]
+        if name not in MECHANISMS:
+            continue
+        reads_ids = MECHANISMS.implementation(name).reads_ids
+        other = [known for known in names if WORKLOADS.implementation(known).makes_ids != reads_ids]
+        if other:
+            wants, makes = ("token ids", "streams") if reads_ids else ("streams of keys and values", "token ids")
+            fitting = [known for known, _, made in MECHANISMS if made.reads_ids != reads_ids]
+            wrong = f"`{one.path}`: {name} reads {wants}, and `{other[0]}` makes {makes}"
+            problems.add(one.node, wrong, expected=f"a mechanism that reads {makes}: {', '.join(fitting)}")
 
 
 def _report_combination(one: Placed, fields: dict[str, Any], failure: ValidationError, problems: Problems) -> None:

@@ -17,6 +17,7 @@ from orchestrator.spec.entries import (
     Placed,
     check_lines,
     check_products,
+    check_reading,
     entry_nodes,
     read_entry,
 )
@@ -110,7 +111,14 @@ class _Reader:
         for entries in (workloads, mechanisms) if search is None or search.names else ():
             check_products(entries, self._problems)
         check_lines(workloads, mechanisms, self._problems)
-        check_until(self._tree, self._kind, [one.entry.config_class for one in mechanisms], self._problems)
+        check_reading(self._kind, workloads, mechanisms, self._problems)
+        check_until(
+            self._tree,
+            self._kind,
+            [one.entry.config_class for one in workloads],
+            [one.entry.config_class for one in mechanisms],
+            self._problems,
+        )
         if search is not None:
             check_tuning(self._tree, search, workloads, mechanisms, self._problems)
         self._problems.raise_if_any()

@@ -29,7 +29,7 @@ def check_tuning(
 ) -> None:
     """Report options that do not go together, with each other or with the rest of the spec."""
     checks = _Checks(tree, search, problems)
-    checks.goal()
+    checks.goal([one.entry.config_class for one in workloads])
     checks.samplers()
     checks.pruner()
     checks.points()
@@ -79,13 +79,13 @@ class _Checks:
         ]
         return [(mechanism, parameters) for mechanism, parameters in pairs if parameters]
 
-    def goal(self) -> None:
+    def goal(self, workloads: Sequence[type[Config]]) -> None:
         searched = self._search.searched_mechanisms() or self._search.mechanisms
         for option in ("objectives", "constraints"):
             node = self._tree.get(option)
             if isinstance(node, MapNode) and not self._problems.spoiled(node):
                 for key, _ in node.entries:
-                    check_metric(key.text, key.at, searched, self._problems)
+                    check_metric(key.text, key.at, workloads, searched, self._problems)
 
     def samplers(self) -> None:
         node = self._node("sampler")

@@ -162,6 +162,7 @@ class Tuning(Kind):
     """Fair only where every mechanism has as many proposals, so each has a study of its own with the same budget."""
 
     proposes = True
+    sequences = True
 
     starter = """\
 name: my-tuning            # names the sweep, here and in MLflow

@@ -1,0 +1,186 @@
+"""Training: sequence models side by side, each over many seeds, with what they cost and how their losses fall."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+
+from tasks.cells import LEAKS, Row
+from tasks.comparisons import compare_all, every_pair
+from tasks.difference_table import difference_table, power_sentence
+from tasks.kind import NOTHING_ASKED, Asked, Kind, KindConfig, kind
+from tasks.labels import ANY, SHARE, NamedCell, by_workload, legible
+from tasks.proportions import wilson_interval
+from tasks.statistics import deviation
+from tasks.summary import Chart, Grid, Section, Summary, Value
+
+SCORES = {
+    "recall": ("recall", SHARE),
+    "score": ("score", SHARE),
+    "bits_per_byte": ("bits per byte", ANY),
+    "loss": ("loss, nats", ANY),
+}
+"""What models are compared by, the first that a workload measures; with the heading, and bounds."""
+
+OTHERS = {"loss": "loss, nats", "perplexity": "perplexity", "answerable": "answerable"}
+
+SOLVED = 0.9
+"""Recall from which a seed counts as one that has found the rule."""
+
+MARGINS = {"recall": 0.01, "score": 0.01, "bits_per_byte": 0.02, "loss": 0.02}
+"""Means that differ by less are called equal, where an equivalence test shows it."""
+
+
+class TrainingConfig(KindConfig):
+    """Sequence models trained on token ids: scores over seeds, sizes, costs, learning curves."""
+
+    name: Literal["training"] = "training"
+
+
+@kind(TrainingConfig)
+class Training(Kind):
+    """Every model trains on the same sequences with the same seeds, so that differences are paired."""
+
+    sequences = True
+
+    starter = """\
+name: my-models            # names the sweep, here and in MLflow
+kind: training             # sequence models side by side: scores over seeds, sizes, costs, learning curves
+
+# What makes the sequences. `slotsweep list workloads` shows all workloads and their fields.
+workload: {name: token_recall, pairs: 4, length: 128}
+
+# Every model sees the same sequences, seed by seed.
+mechanisms:
+  - {name: transformer, steps: 200}
+  - {name: triple_latent, steps: 200}
+
+seeds: 3                   # each trains a model of its own
+episodes: 2048             # sequences that a trained model is tested on
+"""
+
+    @classmethod
+    def summarise(cls, rows: Sequence[Row], asked: Asked = NOTHING_ASKED) -> Summary:
+        from tasks.frontier import summarise
+
+        sections: list[Section] = []
+        for number, title, cells in by_workload(rows, asked.until):
+            metric = next((name for name in SCORES if any(cell.values(name) for cell in cells)), None)
+            if metric is None:
+                continue
+            sections += [
+                _scores(number, title, cells, metric),
+                _seeds(number, title, cells, metric),
+                *_differences(number, title, cells, metric),
+                *_curves(number, title, cells, metric),
+            ]
+        return replace(summarise(rows, asked.until), sections=tuple(sections))
+
+
+def _scores(number: int, title: str, cells: Sequence[NamedCell], metric: str) -> Section:
+    """What each model reaches, and what it takes."""
+    heading, bounds = SCORES[metric]
+    others = {
+        name: text for name, text in OTHERS.items() if name != metric and any(cell.values(name) for cell in cells)
+    }
+    columns = ("model", heading, *others.values(), "parameters", "bytes", "training, s", "tokens a second", "n")
+    rows = tuple(
+        (
+            cell.label,
+            cell.mean(metric, bounds),
+            *(cell.mean(name) for name in others),
+            _only(cell, "parameters"),
+            _only(cell, "bytes"),
+            cell.mean("training_seconds"),
+            cell.mean("training_tokens_per_second"),
+            len(cell.values(metric)),
+        )
+        for cell in cells
+    )
+    return Section(f"models-{number}", f"Models: {title}", tuple(_remarks(cells, metric)), Grid(columns, rows))
+
+
+def _remarks(cells: Sequence[NamedCell], metric: str) -> Iterator[str]:
+    yield (
+        "Means over seeds with 95% intervals, after the last step of training. Bytes are those of parameters and of "
+        "the state after a sequence of full length. Seconds and tokens a second are of training on the machines below."
+    )
+    if any(cell.label.endswith(LEAKS) or LEAKS in cell.label for cell in cells):
+        yield (
+            "Outputs of the models that are marked so depend on later tokens. Where every position is scored their "
+            "losses are no scores of predictions, and not comparable with those of the others."
+        )
+    unigram = [value for cell in cells for value in cell.values("unigram_bits").values()]
+    if metric == "bits_per_byte" and unigram:
+        yield (
+            f"Bytes drawn by their frequency in the training text alone would cost {unigram[0]:.3f} bits each: a model "
+            "above that has not yet learned more than the frequencies."
+        )
+
+
+def _only(cell: NamedCell, metric: str) -> Value:
+    """A number that is the same for every seed."""
+    return next(iter(cell.values(metric).values()), None)
+
+
+def _seeds(number: int, title: str, cells: Sequence[NamedCell], metric: str) -> Section:
+    """How the score is distributed over seeds; of recall also who found the rule, and who answers always the same."""
+    heading, bounds = SCORES[metric]
+    asks = any(cell.values("commonest") for cell in cells)
+    text = [f"{heading[0].upper()}{heading[1:]} of single seeds."]
+    columns = ["model", heading, "sd", "least", "median", "most"]
+    if asks:
+        columns += [f"recall of {SOLVED:g} or more", "always one answer", "best constant"]
+        text.append(
+            "A model that always gives one answer is right as often as that answer is asked for: its recall tells of "
+            "the test set, and not of the model. `best constant` is the recall of the best such answer."
+        )
+    rows = tuple(_distribution(cell, metric, bounds, asks) for cell in cells)
+    return Section(f"seeds-{number}", f"Seeds: {title}", tuple(text), Grid((*columns, "n"), rows))
+
+
+def _distribution(cell: NamedCell, metric: str, bounds: tuple[float, float], asks: bool) -> tuple[Value, ...]:
+    values = np.array(list(cell.values(metric).values()))
+    count = len(values)
+    numbers: list[Value] = [None] * 4
+    if count:
+        sd = deviation(values) if count > 1 else None
+        numbers = [sd, float(values.min()), float(np.median(values)), float(values.max())]
+    if asks:
+        constant = np.array(list(cell.values("commonest").values())) == 1.0
+        shares = [wilson_interval(int(held.sum()), count) if count else None for held in (values >= SOLVED, constant)]
+        numbers += [*shares, cell.mean("constant", SHARE)]
+    return cell.label, cell.mean(metric, bounds), *numbers, count
+
+
+def _differences(number: int, title: str, cells: Sequence[NamedCell], metric: str) -> Iterator[Section]:
+    """Every model with every one before it, or, where that would be very many, with the first."""
+    samples = {cell.label: cell.values(metric) for cell in cells}
+    pairs = every_pair(list(samples))
+    if not any(samples.values()) or not pairs:
+        return
+    compared = compare_all(samples, pairs, MARGINS[metric], None)
+    heading, _ = SCORES[metric]
+    text = (
+        f"{heading[0].upper()}{heading[1:]} of the first model of a row less that of the second, paired by seed; "
+        f"p-values adjusted for the {len(compared)} comparisons.",
+        *power_sentence(compared),
+    )
+    yield Section(f"differences-{number}", f"Differences: {title}", text, difference_table(compared, pairs))
+
+
+def _curves(number: int, title: str, cells: Sequence[NamedCell], metric: str) -> Iterator[Section]:
+    """How losses fall in training, and scores where they were taken on the way."""
+    shown = legible(cells)
+    names = {"training_loss": "training loss, nats", f"evaluated_{metric}": SCORES[metric][0]}
+    charts = [
+        Chart("point of the training", text, lines)
+        for name, text in names.items()
+        if (lines := tuple(line for cell in shown if (line := cell.line(name))))
+    ]
+    if charts:
+        text = "Means over seeds in the course of the training, with 95% intervals; points are evenly spaced in steps."
+        yield Section(f"training-{number}", f"Training: {title}", (text,), None, tuple(charts))

@@ -1,0 +1,393 @@
+"""Training sequence models on sequences of ids, many as one where that is quicker; each trial has its own metrics.
+
+A lane is one config with one seed. Lanes of one shape, which differ in their seed and learning rate alone, can train as
+one model; what each learns is the same up to rounding.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from models.config import canonical_json
+from models.devices.device import DeviceClass, full_precision, out_of_memory, release_memory, require, synchronise
+from models.mechanism import MECHANISMS
+from models.sequence.config import SequenceConfig
+from models.sequence.mechanism import AnySequenceMechanism
+from models.stream import Ints
+from tasks.evaluate import Outcome, checked, failure
+from tasks.saved_training import SavedTraining
+from tasks.seeds import generator
+from tasks.sequences import SequenceWorkload, TokenBatch
+
+if TYPE_CHECKING:
+    from torch import Tensor, dtype
+
+    from models.sequence.adamw import LaneAdamW
+    from models.sequence.lanes import Lanes
+    from models.sequence.model import SequenceModel
+
+TRAINING_TIMES = ("training_seconds", "training_tokens_per_second")
+"""Metrics that depend on the machine and the moment."""
+
+TRAINED_METRICS = ("parameters", "bytes", "bytes_state", "training_loss", "leaks_future")
+"""What every trained sequence model measures beside the workload's own metrics.
+
+parameters    numbers that are learned
+bytes         of parameters and state
+bytes_state   of the state after a sequence of full length, read token by token
+training_loss of the last step, in nats
+leaks_future  1 where outputs depend on later tokens, so that losses are no scores of predictions
+"""
+
+POINTS = 100
+"""Most points of a training curve."""
+
+TRIED_STEPS = 2
+"""Steps that are timed to tell whether lanes train quicker together."""
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One trial: a model and its seed."""
+
+    config: SequenceConfig
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """What no other lane of the workload is called."""
+        return canonical_json([self.config.identity(), self.seed])
+
+
+def train(
+    device: DeviceClass,
+    workload: SequenceWorkload[Any],
+    lanes: Sequence[Lane],
+    episodes: int,
+    dtype: str,
+    timeout: float | None = None,
+    saved: Path | None = None,
+) -> list[Outcome]:
+    """Outcomes of trials of `workload`, trained and evaluated on `device`; of `episodes` sequences each.
+
+    On a CPU lanes train one by one, for there the cores are shared out among workers; elsewhere together, unless a few
+    steps show that to be slower, and in halves where memory is too small. A lane that diverges, raises, or takes more
+    than `timeout` seconds fails alone.
+
+    saved: a folder in which long trainings leave where they are from time to time, to go on after an interruption
+    """
+    require(device)
+    outcomes: dict[int, Outcome] = {}
+    with full_precision():
+        for places in _packs(lanes):
+            pack = [lanes[place] for place in places]
+            run = _Run(device, workload, episodes, dtype, timeout, saved)
+            results = [one for lane in pack for one in run.outcomes([lane])] if device == "cpu" else run.together(pack)
+            outcomes.update(zip(places, results, strict=True))
+    return [outcomes[place] for place in range(len(lanes))]
+
+
+def _packs(lanes: Sequence[Lane]) -> list[list[int]]:
+    """Places of lanes of one shape."""
+    packs: dict[tuple[Any, ...], list[int]] = {}
+    for place, lane in enumerate(lanes):
+        key = (lane.config.name, MECHANISMS.implementation(lane.config.name).group_key(lane.config))
+        packs.setdefault(key, []).append(place)
+    return list(packs.values())
+
+
+@dataclass(frozen=True)
+class _Run:
+    """How lanes are trained."""
+
+    device: DeviceClass
+    workload: SequenceWorkload[Any]
+    episodes: int
+    dtype: str
+    timeout: float | None
+    saved: Path | None
+
+    def together(self, lanes: Sequence[Lane]) -> list[Outcome]:
+        """Outcomes of lanes of one shape, as one model if a few steps of it cost less than of one lane at a time."""
+        if len(lanes) > 1 and self._seconds(lanes) >= len(lanes) * self._seconds(lanes[:1]):
+            return [outcome for lane in lanes for outcome in self.outcomes([lane])]
+        return self.outcomes(lanes)
+
+    def _seconds(self, lanes: Sequence[Lane]) -> float:
+        """Seconds that steps of `lanes` as one take; no end where memory is too small for it."""
+        try:
+            trial = _Training(self, lanes)
+            trial.advance(1)
+            began = time.perf_counter()
+            trial.advance(1 + TRIED_STEPS)
+        except RuntimeError as error:
+            if not out_of_memory(error):
+                return 0.0  # the run itself will meet it, and say so
+            release_memory(self.device)
+            return float("inf")
+        return time.perf_counter() - began
+
+    def outcomes(self, lanes: Sequence[Lane]) -> list[Outcome]:
+        """Outcomes of lanes of one shape, trained as one; in halves where that fails, so that each fails alone."""
+        began = time.perf_counter()
+        try:
+            results = _Training(self, lanes).results()
+        except Exception as error:
+            if len(lanes) == 1:
+                return [failure(error)]
+            release_memory(self.device)
+            half = len(lanes) // 2
+            return self.outcomes(lanes[:half]) + self.outcomes(lanes[half:])
+        each = (time.perf_counter() - began) / len(lanes)
+        return [Outcome(one.metrics, one.reason, one.message, one.series, each) for one in results]
+
+
+class _Training:
+    """Lanes of one shape on their way."""
+
+    def __init__(self, run: _Run, lanes: Sequence[Lane]) -> None:
+        from models.sequence.adamw import LaneAdamW
+
+        self.run, self.lanes, self.config = run, lanes, lanes[0].config
+        self.workload = run.workload
+        self.noise, self.model = self._build(lanes)
+        self.optimiser: LaneAdamW = LaneAdamW(
+            self.model, [lane.config.learning_rate for lane in lanes], self.config.weight_decay
+        )
+        self.saved = SavedTraining.of(run.saved, canonical_json(run.workload.config.identity()), lanes, run.dtype)
+        self.done = 0
+        self.seconds = 0.0
+        self.tokens = 0
+        self.curve: list[Any] = []
+        self.evaluated: list[list[dict[str, float]]] = []
+        self._noted = {round(step) for step in np.linspace(0, max(self.config.steps - 1, 0), POINTS).tolist()}
+        self._batches: Iterator[TokenBatch] | None = None
+
+    def _build(self, lanes: Sequence[Lane]) -> tuple[Lanes, SequenceModel]:
+        from models.sequence.lanes import Lanes
+
+        seeds = [(_torch_seed(lane.seed, "init"), _torch_seed(lane.seed, "mechanism")) for lane in lanes]
+        noise = Lanes(seeds, self.run.device)
+        return noise, self._module(noise)
+
+    def _module(self, noise: Lanes) -> SequenceModel:
+        implementation = cast("type[AnySequenceMechanism]", MECHANISMS.implementation(self.config.name))
+        model = implementation.build(self.config, noise, self.workload.vocabulary, self.workload.length)
+        return model.to(_torch_type(self.run.dtype))
+
+    # --- steps ---
+
+    def results(self) -> list[Outcome]:
+        """What comes of the lanes: trained to the end, evaluated on the way."""
+        self._resume()
+        steps, times = self.config.steps, self.config.evaluations
+        for number in range(1, times + 1):
+            stop = round(steps * number / times)
+            if len(self.evaluated) >= number:
+                continue
+            self.advance(stop, self._save)
+            self.evaluated.append([self._evaluate(place) for place in range(len(self.lanes))])
+        outcomes = [self._outcome(place) for place in range(len(self.lanes))]
+        self.saved.forget()
+        return outcomes
+
+    def advance(self, stop: int, after: Callable[[], None] = lambda: None) -> None:
+        """Train until `stop` steps are done. Raises TimeoutError where that takes too long."""
+        self.model.train()
+        batches = self._rest()
+        before, began = self.seconds, time.perf_counter()
+        while self.done < stop:
+            loss = self._step(next(batches))
+            if self.done in self._noted:
+                self.curve.append(loss.detach())
+            self.done += 1
+            self.seconds = before + time.perf_counter() - began
+            if self.run.timeout is not None and self.seconds > self.run.timeout * len(self.lanes):
+                raise TimeoutError(f"training took more than {self.run.timeout:g} s")
+            after()
+        synchronise(self.run.device)
+        self.seconds = before + time.perf_counter() - began
+
+    def _step(self, batch: TokenBatch) -> Tensor:
+        """One step; the loss of each lane [S] before it."""
+        import torch
+
+        ids, targets, at = self._tensors(batch)
+        with self._autocast():
+            logits = self.model(ids, at)
+        losses = torch.nn.functional.cross_entropy(
+            logits.flatten(0, 2).to(self.optimiser.flat.dtype), targets.flatten(), reduction="none"
+        ).view(len(self.lanes), -1)
+        loss = losses.sum(1) / (targets.flatten(1) >= 0).sum(1)
+        torch.autograd.backward(loss.sum())
+        self.optimiser.step(self.config.rate_share(self.done))
+        self.tokens += ids[0].numel()
+        return loss
+
+    def _rest(self) -> Iterator[TokenBatch]:
+        """Batches of all lanes, [S, B, T], from the step that is next."""
+        if self._batches is None:
+            length = self.workload.length
+            sizes = [(self.config.batch, self.config.length_at(step, length)) for step in range(self.config.steps)]
+            each = [self.workload.training(lane.seed, sizes) for lane in self.lanes]
+            self._batches = (_stacked(batches) for batches in zip(*each, strict=True))
+            for _ in range(self.done):
+                next(self._batches)
+        return self._batches
+
+    def _tensors(self, batch: TokenBatch) -> tuple[Tensor, Tensor, Tensor | None]:
+        import torch
+
+        place = self.run.device
+        at = None if batch.at is None else torch.from_numpy(batch.at).to(place)
+        return torch.from_numpy(batch.ids).to(place), torch.from_numpy(batch.targets).to(place), at
+
+    def _autocast(self) -> AbstractContextManager[Any]:
+        import torch
+
+        if self.config.precision == "float32":
+            return nullcontext()
+        return torch.autocast(self.run.device, torch.bfloat16)
+
+    # --- results ---
+
+    def _evaluate(self, place: int) -> dict[str, float]:
+        """Metrics of one lane as it is."""
+        return self.workload.evaluate(self.reader(place), self.lanes[place].seed, self.run.episodes)
+
+    def reader(self, place: int) -> LaneReader:
+        """One lane by itself, as it is."""
+        return LaneReader(self._alone(place), self.run.device, self.workload.length, self._autocast)
+
+    def _alone(self, place: int) -> SequenceModel:
+        """A model of one lane, with its parameters."""
+        from models.sequence.adamw import LaneAdamW
+        from models.sequence.lanes import Lanes
+
+        if len(self.lanes) == 1:
+            return self.model
+        model = self._module(Lanes([(0, 0)], self.run.device))
+        LaneAdamW(model, [0.0], 0.0).flat.copy_(self.optimiser.flat[place : place + 1])
+        return model
+
+    def _outcome(self, place: int) -> Outcome:
+        import torch
+
+        from models.sequence.model import parameters_per_lane
+
+        losses = [float(loss[place]) for loss in self.curve]
+        count = parameters_per_lane(self.model)
+        state = self.reader(place).state_bytes(self.workload.vocabulary)
+        metrics = self.evaluated[-1][place] | {
+            "parameters": float(count),
+            "bytes": float(count * torch.finfo(self.optimiser.flat.dtype).bits // 8 + state),
+            "bytes_state": float(state),
+            "leaks_future": float(self.config.leaks_future),
+            "training_seconds": self.seconds / len(self.lanes),
+        }
+        if losses:
+            metrics |= {"training_loss": losses[-1], "training_tokens_per_second": self.tokens / self.seconds}
+        series = {"training_loss": losses}
+        if self.config.evaluations > 1:
+            steps, times = self.config.steps, self.config.evaluations
+            series["evaluated_step"] = [float(round(steps * number / times)) for number in range(1, times + 1)]
+            for name in self.evaluated[-1][place]:
+                series[f"evaluated_{name}"] = [every[place][name] for every in self.evaluated]
+        return checked(metrics, series)
+
+    # --- going on after an interruption ---
+
+    def _save(self) -> None:
+        self.saved.save(
+            self.seconds,
+            lambda: {
+                "done": self.done,
+                "seconds": self.seconds,
+                "tokens": self.tokens,
+                "curve": self.curve,
+                "evaluated": self.evaluated,
+                "noise": self.noise.state(),
+                "optimiser": self.optimiser.state(),
+            },
+        )
+
+    def _resume(self) -> None:
+        state = self.saved.load(self.run.device)
+        if state is not None:
+            for name in ("done", "seconds", "tokens", "curve", "evaluated"):
+                setattr(self, name, state[name])
+            self.noise.resume(state["noise"])
+            self.optimiser.resume(state["optimiser"])
+
+
+class LaneReader:
+    """A model of one lane as workloads ask it; see `tasks.sequences.Reader`."""
+
+    def __init__(
+        self,
+        model: SequenceModel,
+        device: DeviceClass,
+        length: int,
+        precision: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    ) -> None:
+        self.model, self.device, self.length, self.precision = model.eval(), device, length, precision
+
+    def logits(self, ids: Ints, at: Ints | None = None) -> Tensor:
+        import torch
+
+        with torch.no_grad(), self.precision():
+            places = None if at is None else torch.from_numpy(at).to(self.device)
+            logits: Tensor = self.model(torch.from_numpy(ids).to(self.device)[None], places)[0]
+        return logits.float()
+
+    def greedy(self, ids: Ints, count: int, stops: frozenset[int]) -> list[list[int]]:
+        outputs: list[list[int]] = [[] for _ in ids]
+        running = np.ones(len(ids), dtype=bool)
+        for _ in range(count):
+            seen = np.ascontiguousarray(ids[:, -self.length :])
+            following = self.logits(seen, np.array([seen.shape[1] - 1]))[:, 0].argmax(1).cpu().numpy()
+            for row, id_ in enumerate(following.tolist()):
+                running[row] &= id_ not in stops
+                if running[row]:
+                    outputs[row].append(id_)
+            if not running.any():
+                break
+            ids = np.concatenate([ids, following[:, None]], axis=1)
+        return outputs
+
+    def state_bytes(self, vocabulary: int) -> int:
+        """Bytes that reading token by token keeps after a sequence of full length."""
+        import torch
+
+        from models.sequence.model import state_bytes
+
+        state = self.model.start()
+        with torch.no_grad():
+            for id_ in range(self.length):
+                self.model.next(torch.full((1, 1), id_ % vocabulary, device=self.device), state)
+        return state_bytes(state, 1)
+
+
+def _stacked(batches: Sequence[TokenBatch]) -> TokenBatch:
+    """Batches of several lanes as one, [S, B, ...]."""
+    return TokenBatch(
+        np.stack([batch.ids for batch in batches]), np.stack([batch.targets for batch in batches]), batches[0].at
+    )
+
+
+def _torch_seed(seed: int, name: str) -> int:
+    """A seed for torch's generators: the child `name` of a trial's seed."""
+    return int(generator(seed, name).integers(2**63))
+
+
+def _torch_type(name: str) -> dtype:
+    import torch
+
+    return torch.float64 if name == "float64" else torch.float32
