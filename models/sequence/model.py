@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from torch import arange, full
 from torch.nn import Module, ModuleList
@@ -98,7 +98,7 @@ class SequenceModel(Module):
     def next(self, ids: Tensor, state: State) -> Tensor:
         """Logits [S, B, V] after the next token of each sequence, `ids` [S, B], in evaluation mode alone."""
         x = self.embed_next(ids, state)
-        for block, own in zip(self.blocks, state["blocks"], strict=True):
+        for block, own in zip(cast("Iterable[Block]", self.blocks), state["blocks"], strict=True):
             x = block.next(x, own)
         state["read"] += 1
         return self.tokens.logits(self.norm(x))
