@@ -196,4 +196,5 @@ def best(
     above, equal = scores > lowest, scores == lowest
     later_equal = equal.flip(-1).cumsum(-1).flip(-1)
     chosen_ones = above | (equal & (later_equal <= kept - above.sum(-1, keepdim=True)))
-    return torch.where(chosen_ones, places, -1).topk(kept).indices
+    latest: Tensor = torch.where(chosen_ones, places, -1).topk(kept).indices
+    return latest

@@ -20,6 +20,10 @@ def decayed_sum(x: Tensor, log_decay: Tensor, state: Tensor | None = None, *, fo
     match chosen(form, x):
         case "reference":
             return reference(x, log_decay, state)
+        case "compiled":
+            from models.sequence.recurrence import compiled_decayed_sum
+
+            return compiled_decayed_sum.decayed_sum(x, log_decay, state)
         case _:
             return chunked(x, log_decay, state)
 

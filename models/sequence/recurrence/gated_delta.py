@@ -34,6 +34,10 @@ def gated_delta(
     match chosen(form, q):
         case "reference":
             return reference(q, k, v, log_decay, beta, state)
+        case "compiled":
+            from models.sequence.recurrence import compiled_gated_delta
+
+            return compiled_gated_delta.gated_delta(q, k, v, log_decay, beta, state)
         case _:
             return chunked(q, k, v, log_decay, beta, state)
 

@@ -26,6 +26,10 @@ def linear_attention(
     match chosen(form, q):
         case "reference":
             return reference(q, k, v, log_decay, state)
+        case "compiled":
+            from models.sequence.recurrence import compiled_linear_attention
+
+            return compiled_linear_attention.linear_attention(q, k, v, log_decay, state)
         case _:
             return chunked(q, k, v, log_decay, state)
 
