@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from models.mechanisms.transformer import TransformerConfig
+    from models.sequence.attention_config import AttentionConfig
     from models.sequence.lanes import Lanes
 
 
 class Attention(Block):
     """Causal softmax attention with H heads (arXiv 1706.03762), and dropout on its weights in training."""
 
-    def __init__(self, config: TransformerConfig, lanes: Lanes) -> None:
+    def __init__(self, config: AttentionConfig, lanes: Lanes) -> None:
         super().__init__(lanes, config.width, config.dropout, feed_forward(config, lanes))
         width, self.heads = config.width, config.heads
         self.project = Linear(lanes, width, 3 * width)
@@ -60,7 +60,7 @@ class Attention(Block):
         return mixed[:, :, 0]
 
 
-def feed_forward(config: TransformerConfig, lanes: Lanes) -> Module:
+def feed_forward(config: AttentionConfig, lanes: Lanes) -> Module:
     """The position-wise part that `config` names."""
     if config.feed_forward == "gelu":
         return FeedForward(lanes, config.width, config.dropout)
@@ -85,6 +85,6 @@ class SwiGLU(Module):
 class Transformer(SequenceModel):
     """Pre-norm blocks of attention and a feed-forward part."""
 
-    def make_blocks(self, config: TransformerConfig, lanes: Lanes) -> Iterator[Block]:
+    def make_blocks(self, config: AttentionConfig, lanes: Lanes) -> Iterator[Block]:
         for _ in range(config.layers):
             yield Attention(config, lanes)

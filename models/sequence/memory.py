@@ -36,9 +36,9 @@ class Memory(Module):
     """An append-only memory of neighbours, read by cosine (arXiv 2606.05175).
 
     With e_i the bare embedding of token i, entry i holds the key W_k e_i and the value W_v e_{i+1}, readable from token
-    i + 2 on. A read is a softmax mean of the values of the `top_k` entries whose keys are most like the query. Copies of
-    a token have one key: of them the most recent are kept. A gate on reads scales each by one number that its basis
-    tells; a gate on writes scales an entry's value by its strength, and its weight by the strength to the power 8.
+    i + 2 on. A read is a softmax mean of the values of the `top_k` entries whose keys are most like the query. Of
+    copies of a token, which have one key, the most recent are kept. A gate on reads scales each by one number that its
+    basis tells; a gate on writes an entry's value by its strength, and its weight by the strength to the power 8.
 
     W_v is applied to what is read, not to all that is stored: the same by linearity, and less where few positions read.
     """

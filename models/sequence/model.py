@@ -75,10 +75,13 @@ class SequenceModel(Module):
 
     def forward(self, ids: Tensor, at: Tensor | None = None) -> Tensor:
         """Logits [S, B, P, V] at positions `at` [P] (None: all) of `ids` [S, B, T]."""
-        x = self.embed(ids)
+        return self.tokens.logits(self.norm(self.through(self.embed(ids), at)))
+
+    def through(self, x: Tensor, at: Tensor | None) -> Tensor:
+        """What blocks make of `x` [S, B, T, d], the last of them at positions `at` alone."""
         for number, block in enumerate(self.blocks, start=1):
             x = block(x, at if number == len(self.blocks) else None)
-        return self.tokens.logits(self.norm(x))
+        return x
 
     def embed(self, ids: Tensor) -> Tensor:
         """Tokens and their positions [S, B, T, d]."""
@@ -97,11 +100,14 @@ class SequenceModel(Module):
 
     def next(self, ids: Tensor, state: State) -> Tensor:
         """Logits [S, B, V] after the next token of each sequence, `ids` [S, B], in evaluation mode alone."""
-        x = self.embed_next(ids, state)
+        return self.tokens.logits(self.norm(self.through_next(self.embed_next(ids, state), state)))
+
+    def through_next(self, x: Tensor, state: State) -> Tensor:
+        """What blocks make of the next token `x` [S, B, d]."""
         for block, own in zip(cast("Iterable[Block]", self.blocks), state["blocks"], strict=True):
             x = block.next(x, own)
         state["read"] += 1
-        return self.tokens.logits(self.norm(x))
+        return x
 
     def embed_next(self, ids: Tensor, state: State) -> Tensor:
         """The next token and its position [S, B, d]."""

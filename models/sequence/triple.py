@@ -53,11 +53,17 @@ class Triple(Block):
     linear attention with decay γ, query left_t, key s_{t-1} and value b_t.
     """
 
-    def __init__(self, config: TripleConfig, lanes: Lanes, read: int | None = None) -> None:
-        """read: numbers that a head reads, as many as its state has if None."""
+    def __init__(
+        self,
+        config: TripleConfig,
+        lanes: Lanes,
+        read: int | None = None,
+        projected: int = 4,
+    ) -> None:
+        """read: numbers that a head reads, as many as its state has if None; projected: factors made of the token."""
         super().__init__(lanes, config.width, config.dropout, FeedForward(lanes, config.width, config.dropout))
         self.heads = config.heads
-        self.project = Linear(lanes, config.width, 4 * config.heads * config.state, bias=False)
+        self.project = Linear(lanes, config.width, projected * config.heads * config.state, bias=False)
         self.gates = Linear(lanes, config.width, 2 * config.heads)
         self.out = Linear(lanes, config.heads * (read or config.state), config.width, bias=False)
 
