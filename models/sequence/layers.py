@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from torch import arange, baddbmm, bmm
 from torch.nn import Module, Parameter
-from torch.nn.functional import embedding, gelu, layer_norm, linear
+from torch.nn.functional import embedding, gelu, layer_norm, linear, rms_norm
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,6 +46,17 @@ class LayerNorm(Module):
         return layer_norm(x, shape) * self.weight.view(each) + self.bias.view(each)
 
 
+class RMSNorm(Module):
+    """Divided by the root mean square over the last dimension, with a scale (arXiv 1910.07467)."""
+
+    def __init__(self, lanes: Lanes, width: int) -> None:
+        super().__init__()
+        self.weight = Parameter(lanes.ones(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return rms_norm(x, x.shape[-1:], eps=1e-5) * self.weight.view(-1, *[1] * (x.dim() - 2), x.shape[-1])
+
+
 class Embedding(Module):
     """Rows [S, ..., width] of a table for ids [S, ...]."""
 
@@ -79,7 +90,7 @@ class Dropout(Module):
         self.lanes, self.share = lanes, share
 
     def forward(self, x: Tensor) -> Tensor:
-        return x * self.lanes.kept(1.0 - self.share, x) if self.training and self.share else x
+        return self.lanes.dropped(x, self.share) if self.training and self.share else x
 
 
 class FeedForward(Module):
