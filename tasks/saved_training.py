@@ -61,4 +61,5 @@ class SavedTraining:
     def forget(self) -> None:
         """The training has ended."""
         if self.path is not None:
-            self.path.unlink(missing_ok=True)
+            with suppress(OSError):
+                self.path.unlink()

@@ -7,6 +7,7 @@ one model; what each learns is the same up to rounding.
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -226,7 +227,9 @@ class _Training:
             logits.flatten(0, 2).to(self.optimiser.flat.dtype), targets.flatten(), reduction="none"
         ).view(len(self.lanes), -1)
         loss = losses.sum(1) / (targets.flatten(1) >= 0).sum(1)
-        torch.autograd.backward(loss.sum())
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "grad and param do not obey")  # lanes' gradients are parts of one tensor
+            torch.autograd.backward(loss.sum())
         self.optimiser.step(self.config.rate_share(self.done))
         self.tokens += ids[0].numel()
         return loss

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from torch import Generator, empty, ones, stack, zeros
+from torch import Generator, bfloat16, empty, ones, randint, stack, zeros
+
+from models.sequence.dropout import dropped
 
 if TYPE_CHECKING:
     from torch import Tensor, device
@@ -46,12 +48,14 @@ class Lanes:
         """Ones [S, *shape]."""
         return ones(len(self), *shape, device=self.place)
 
-    def kept(self, share: float, like: Tensor) -> Tensor:
-        """1 / share with probability `share`, else 0, in the shape [S, ...] of `like`."""
-        mask = empty(like.shape, dtype=like.dtype, device=like.device)
-        for lane, generator in zip(mask, self._noise, strict=True):
-            lane.bernoulli_(share, generator=generator)
-        return mask.div_(share)
+    def dropped(self, x: Tensor, share: float) -> Tensor:
+        """x [S, ...] with a random `share` of its numbers set to 0, and the others scaled by 1 / (1 - share)."""
+        if x.device.type == "cpu" and x.dtype != bfloat16:
+            return dropped(x, share, [int(randint(2**32, (), generator=each)) for each in self._noise])
+        kept = empty(x.shape, dtype=x.dtype, device=x.device)
+        for lane, generator in zip(kept, self._noise, strict=True):
+            lane.bernoulli_(1.0 - share, generator=generator)
+        return x * kept.div_(1.0 - share)
 
     def state(self) -> list[Tensor]:
         """Where the noise stands, for `resume`."""

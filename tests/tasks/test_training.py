@@ -1,0 +1,198 @@
+"""Training of sequence models: every trial gets what it would get alone, goes on after interruptions, fails alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tasks.saved_training
+import tasks.training
+from models.config import canonical_json
+from models.mechanisms.transformer import TransformerConfig
+from tasks.evaluate import Outcome
+from tasks.training import TRAINED_METRICS, TRAINING_TIMES, Lane, train
+from tasks.workloads.token_recall import TokenRecall, TokenRecallConfig
+
+WORKLOAD = TokenRecall(TokenRecallConfig(pairs=2, length=16))
+SMALL: dict[str, Any] = {"width": 16, "layers": 1, "heads": 2, "steps": 6, "batch": 4}
+
+
+def lane(seed: int, **fields: Any) -> Lane:
+    return Lane(TransformerConfig(**{**SMALL, **fields}), seed)
+
+
+def run(*lanes: Lane, device: Any = "cpu", **options: Any) -> list[Outcome]:
+    return train(device, WORKLOAD, lanes, 32, "float32", **options)
+
+
+def numbers(outcome: Outcome) -> dict[str, float]:
+    """Metrics that are no times."""
+    assert outcome.metrics is not None, outcome.message
+    return {name: value for name, value in outcome.metrics.items() if name not in TRAINING_TIMES}
+
+
+def test_trials_measure_what_they_say() -> None:
+    [outcome] = run(lane(7))
+    assert set(numbers(outcome)) == {*TRAINED_METRICS, *TokenRecall.own_metrics}
+    assert outcome.metrics is not None
+    assert outcome.metrics["leaks_future"] == 0.0
+    assert len(outcome.series["training_loss"]) == 6
+    assert outcome.metrics["training_loss"] == outcome.series["training_loss"][-1]
+    # 2 layers of keys and values [16 tokens, 16 numbers] in 32 bits
+    assert outcome.metrics["bytes_state"] == 2 * 16 * 16 * 4
+    assert outcome.metrics["bytes"] == 4 * outcome.metrics["parameters"] + outcome.metrics["bytes_state"]
+
+
+def test_training_learns() -> None:
+    [outcome] = run(lane(7, steps=60, learning_rate=3e-3, batch=32))
+    assert outcome.series["training_loss"][0] > 4.0
+    assert outcome.series["training_loss"][-1] < 2.5
+
+
+def test_a_seed_gives_the_same_whatever_trains_beside_it() -> None:
+    lanes = [lane(7), lane(8), lane(7, learning_rate=1e-2), lane(7, width=8)]
+    together = run(*lanes)
+    alone = [run(one)[0] for one in lanes]
+    assert [numbers(one) for one in together] == [numbers(one) for one in alone]
+    assert len({one.series["training_loss"][-1] for one in together}) == 4
+
+
+def test_lanes_that_train_as_one_learn_what_each_learns_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    lanes = [lane(7), lane(8), lane(9, learning_rate=1e-2)]
+    alone = run(*lanes)
+    sizes: list[int] = []
+    plain = tasks.training._Training.results
+
+    def noted(training: Any) -> list[Outcome]:
+        sizes.append(len(training.lanes))
+        return plain(training)
+
+    monkeypatch.setattr(tasks.training._Training, "results", noted)
+    as_one = tasks.training._Run("cpu", WORKLOAD, 32, "float32", None, None).outcomes(lanes)
+    assert sizes == [3]
+    for one, other in zip(as_one, alone, strict=True):
+        assert np.allclose(one.series["training_loss"], other.series["training_loss"], atol=2e-5)
+        assert abs(numbers(one)["loss"] - numbers(other)["loss"]) < 2e-4
+
+
+@pytest.mark.parametrize("worth", [True, False])
+def test_lanes_train_as_one_where_a_few_steps_of_that_are_quicker(monkeypatch: pytest.MonkeyPatch, worth: bool) -> None:
+    sizes: list[int] = []
+    kept = tasks.training._Run.outcomes
+    seconds = {1: 1.0, 3: 2.0 if worth else 3.5}
+    monkeypatch.setattr(tasks.training._Run, "_seconds", lambda _, lanes: seconds[len(lanes)])
+    monkeypatch.setattr(
+        tasks.training._Run, "outcomes", lambda run, lanes: sizes.append(len(lanes)) or kept(run, lanes)
+    )
+    outcomes = tasks.training._Run("cpu", WORKLOAD, 32, "float32", None, None).together([lane(1), lane(2), lane(3)])
+    assert sizes == ([3] if worth else [1, 1, 1])
+    assert all(one.metrics for one in outcomes)
+
+
+def test_measuring_steps_changes_no_result() -> None:
+    run = tasks.training._Run("cpu", WORKLOAD, 32, "float32", None, None)
+    assert run._seconds([lane(7), lane(8)]) > 0
+    assert numbers(run.outcomes([lane(7)])[0]) == numbers(run.outcomes([lane(7)])[0])
+
+
+def test_scores_on_the_way_are_those_of_shorter_trainings() -> None:
+    [whole] = run(lane(7, evaluations=3))
+    assert whole.series["evaluated_step"] == [2.0, 4.0, 6.0]
+    for step, loss in zip((2, 4, 6), whole.series["evaluated_loss"], strict=True):
+        assert numbers(run(lane(7, steps=step))[0])["loss"] == loss
+
+
+class Killed(BaseException):
+    """The worker is killed."""
+
+
+def test_an_interrupted_training_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = lane(7, steps=12, evaluations=3)
+    [undisturbed] = run(one)
+    monkeypatch.setattr(tasks.saved_training, "EVERY", 0.0)
+    step, taken = tasks.training._Training._step, [0]
+
+    def dies(training: Any, batch: Any) -> Any:
+        taken[0] += 1
+        if taken[0] == 8:
+            raise Killed
+        return step(training, batch)
+
+    monkeypatch.setattr(tasks.training._Training, "_step", dies)
+    with pytest.raises(Killed):
+        run(one, saved=tmp_path)
+    assert len(list(tmp_path.glob("*.pt"))) == 1
+    taken[0] = 100
+    [resumed] = run(one, saved=tmp_path)
+    assert taken[0] - 100 == 12 - 7
+    assert numbers(resumed) == numbers(undisturbed)
+    assert resumed.series == undisturbed.series
+    assert not list(tmp_path.iterdir())
+
+
+def test_half_a_file_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks.saved_training, "EVERY", 0.0)
+    one = lane(7)
+    workload = canonical_json(WORKLOAD.config.identity())
+    saved = tasks.saved_training.SavedTraining.of(tmp_path, workload, [one], "float32")
+    assert saved.path is not None
+    saved.path.write_bytes(b"PK half")
+    assert numbers(run(one, saved=tmp_path)[0]) == numbers(run(one)[0])
+
+
+def test_a_folder_that_cannot_be_written_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks.saved_training, "EVERY", 0.0)
+    (tmp_path / "file").write_text("no folder")
+    assert numbers(run(lane(7), saved=tmp_path / "file" / "below")[0]) == numbers(run(lane(7))[0])
+
+
+def test_trainings_of_other_trials_are_not_taken_up() -> None:
+    names = {
+        tasks.saved_training.SavedTraining.of(Path("x"), workload, lanes, dtype).path
+        for workload in ("a", "b")
+        for lanes in ([lane(7)], [lane(8)], [lane(7), lane(8)], [lane(7, steps=7)])
+        for dtype in ("float32", "float64")
+    }
+    assert len(names) == 16
+
+
+def test_a_training_that_takes_too_long_fails_alone() -> None:
+    slow, quick = run(lane(7, steps=100_000), lane(7, steps=0), timeout=0.2)
+    assert slow.reason == "timeout"
+    assert quick.metrics is not None
+
+
+def test_a_training_that_diverges_fails_alone() -> None:
+    wild, tame = run(lane(7, learning_rate=10.0, steps=50, weight_decay=10.0), lane(7))
+    assert wild.reason == "not_a_number" or wild.metrics is not None
+    assert tame.metrics is not None
+    [broken] = run(lane(7, learning_rate=10.0, steps=80, weight_decay=10.0))
+    assert broken.reason == "not_a_number", broken.metrics
+
+
+def test_lengths_and_rates_grow_as_asked() -> None:
+    config = TransformerConfig(first_length=32, growing_steps=150, warm_up=50)
+    lengths = [config.length_at(step, 128) for step in range(500)]
+    assert (lengths[0], lengths[49], lengths[99], lengths[149], lengths[499]) == (32, 64, 96, 128, 128)
+    assert config.rate_share(0) == pytest.approx(1 / 50)
+    assert config.rate_share(49) == config.rate_share(400) == 1.0
+    assert TransformerConfig().rate_share(0) == 1.0
+    [outcome] = run(lane(7, first_length=10, growing_steps=4, warm_up=3))
+    assert outcome.metrics is not None
+    with pytest.raises(ValueError, match="come together"):
+        TransformerConfig(first_length=32)
+
+
+def test_mixed_precision_is_close() -> None:
+    [mixed], [plain] = run(lane(7, precision="bfloat16")), run(lane(7))
+    assert abs(numbers(mixed)["loss"] - numbers(plain)["loss"]) < 0.02
+    assert numbers(mixed)["loss"] != numbers(plain)["loss"]
+
+
+def test_double_precision() -> None:
+    [double], [single] = train("cpu", WORKLOAD, [lane(7)], 32, "float64"), run(lane(7))
+    assert abs(numbers(double)["loss"] - numbers(single)["loss"]) < 1e-4
+    assert numbers(double)["bytes"] == 2 * numbers(single)["bytes"]
