@@ -9,15 +9,13 @@ from torch.nn import Module
 from torch.nn.functional import gelu, pad
 
 from models.sequence.layers import Dropout, Linear
+from models.sequence.triple_config import TAPS
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from models.sequence.lanes import Lanes
     from models.sequence.model import State
-
-TAPS = 5
-"""Tokens that one output is made of."""
 
 
 class LocalConvolution(Module):

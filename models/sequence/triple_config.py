@@ -8,6 +8,9 @@ from pydantic import Field
 
 from models.sequence.config import Heads, SequenceConfig, StateSize
 
+TAPS = 5
+"""Tokens that one output of the local convolution is made of."""
+
 Slots = Annotated[int, Field(ge=1, le=1024, description="slots M of a head")]
 
 
