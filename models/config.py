@@ -65,6 +65,11 @@ ReadTemperature = Temperature | Literal["argmax"]
 class MechanismConfig(Config):
     """Options every mechanism has: its name."""
 
+    @property
+    def leaks_future(self) -> bool:
+        """Whether outputs depend on later tokens: then a loss at every position is no score of predictions."""
+        return False
+
 
 class SlotConfig(MechanismConfig):
     """Options every memory of slots has: how they are read."""

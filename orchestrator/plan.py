@@ -117,6 +117,11 @@ class Plan:
         return {f"{one.workload['name']} {one.mechanism['name']} {one.device}": one.fingerprint for one in self.cells}
 
     @property
+    def leaking(self) -> tuple[str, ...]:
+        """Names of the mechanisms whose outputs, as configured, depend on later tokens."""
+        return tuple(dict.fromkeys(one.name for one in self.spec.mechanism_configs() if one.leaks_future))
+
+    @property
     def cell_count(self) -> int:
         """Cells of the plan."""
         return len(self.cells)

@@ -142,6 +142,7 @@ def trial_run(sweep: SweepRow, row: dict[str, Any]) -> TrialRun:
             "slotsweep.state": row["state"],
             "slotsweep.worker": row["worker"],
             **({"slotsweep.reason": row["reason"]} if row["reason"] else {}),
+            **({"slotsweep.leaks_future": "true"} if row.get("metrics.leaks_future") else {}),
             **{f"slotsweep.{name}": row[name] for name in NOTES if row[name] is not None},
             **{f"slotsweep.{name}": str(row[name]).lower() for name in PROPOSED if row.get(name) is not None},
             **sections["hw"],

@@ -61,8 +61,3 @@ class SequenceConfig(MechanismConfig):
     def rate_share(self, step: int) -> float:
         """The share of the learning rate that `step` (0 is the first) is taken with."""
         return min(1.0, (step + 1) / self.warm_up) if self.warm_up else 1.0
-
-    @property
-    def leaks_future(self) -> bool:
-        """Whether outputs depend on later tokens: then a loss at every position is no score of predictions."""
-        return False

@@ -65,8 +65,19 @@ def validate(spec: SpecName, overrides: Overrides = None, as_json: AsJson = Fals
     parts += [f"{count} {'study' if count == 1 else 'studies'} of {each} proposals" for count, each in studies]
     most = "at most " if any(plan.grows for plan in plans.values()) else ""
     typer.echo(f"{spec}: ok, {', '.join([*parts, f'{most}{trials} trials'])}")
-    for sentence in dict.fromkeys(sentence for plan in plans.values() for sentence in _exhausted(plan)):
+    for sentence in dict.fromkeys(
+        sentence for plan in plans.values() for sentence in (*_exhausted(plan), *_leaks(plan))
+    ):
         say(sentence)
+
+
+def _leaks(plan: Plan) -> Iterator[str]:
+    """A warning of models that see what they are to predict."""
+    for name in plan.leaking:
+        yield (
+            f"{name} as configured looks at later tokens: where every position is scored its losses are no scores of "
+            "predictions; its results are marked `leaks future`"
+        )
 
 
 def _studies(plan: Plan) -> tuple[int, TuningConfig | None]:
@@ -177,6 +188,8 @@ def _print_plan(made: Plan, summary: PlanSummary) -> None:
         typer.echo(f"  reused    {summary.reused}, already done in this store")
     typer.echo(f"  batches   {summary.batches}{' at first' if summary.at_first is not None else ''}")
     _print_estimate(summary.estimate)
+    for sentence in _leaks(made):
+        typer.echo(f"  warning   {sentence}")
     if summary.explanations is not None:
         _print_explanations(summary.explanations)
 
