@@ -51,6 +51,7 @@ class Corpus:
     files        file name -> SHA-256 of its (unpacked) content. None where no checksum is published: the content that
                  is used first is then the one that is used ever after
     terms        what a user must know before using it
+    on_request   whether it is so large that it is fetched only where SLOTSWEEP_FETCH names it
     """
 
     name: str
@@ -59,6 +60,7 @@ class Corpus:
     folder: str
     files: dict[str, str | None]
     terms: str
+    on_request: bool = False
 
 
 _MOVIELENS_TERMS = (
@@ -209,6 +211,77 @@ _CLINICAL = (
     ),
 )
 
+_WIKITEXT_ARCHIVE = Archive(
+    url="https://huggingface.co/datasets/ggml-org/ci/resolve/927b3642933080f1b0e811e2f916e14c292992f9"
+    "/wikitext-2-raw-v1.zip",
+    sha256="ef7edb566e3e2b2d31b29c1fdb0c89a4cc683597484c3dc2517919c615435a11",
+    prefix="wikitext-2-raw/",
+)
+_WIKITEXT_VALIDATION: dict[str, str | None] = {
+    "wiki.valid.raw": "4cd0f6876d07a413aa911261ff6d363c72d757d47f0fdd6015702014c89cb9c7"
+}
+_WIKITEXT_TERMS = "text of Wikipedia: CC BY-SA 3.0 and GFDL; cite Merity et al. 2016 (arXiv 1609.07843)"
+
+_WIKITEXT = (
+    Corpus(
+        name="wikitext-2",
+        source=_WIKITEXT_ARCHIVE,
+        limit_bytes=16 << 20,
+        folder="wikitext2",
+        files={
+            "wiki.train.raw": "6707892fa3788b5ab9ed78ab5ff37d9fe825f6011a2ad4fcd6a6d467f0e7da57",
+            **_WIKITEXT_VALIDATION,
+        },
+        terms=_WIKITEXT_TERMS,
+    ),
+    Corpus(
+        name="wikitext-2-validation",
+        source=_WIKITEXT_ARCHIVE,
+        limit_bytes=16 << 20,
+        folder="wikitext2",
+        files=_WIKITEXT_VALIDATION,
+        terms=_WIKITEXT_TERMS,
+    ),
+    Corpus(
+        name="wikitext-2-first-megabyte",
+        source=Files(
+            "https://raw.githubusercontent.com/kent-ai-dev/kent_apex/20db8833eb17ec7e571a3525a140b4756ccbfcd5/data/",
+            {"wiki.train.first1MB.nonblank.txt": "wikitext2_train.txt"},
+        ),
+        limit_bytes=4 << 20,
+        folder="wikitext2",
+        files={"wiki.train.first1MB.nonblank.txt": "202fe8b8c4853f1de79b459d8af874d7f043f8299995c769604ffde1b07eb860"},
+        terms=_WIKITEXT_TERMS,
+    ),
+)
+
+_MINIMIND = (
+    Corpus(
+        name="minimind",
+        source=Files(
+            "https://huggingface.co/datasets/jingyaogong/minimind_dataset/resolve"
+            "/312afb4f76391145c6902f765bb51691c09a12f5/",
+            {"pretrain_t2t_mini.jsonl": "pretrain_t2t_mini.jsonl"},
+        ),
+        limit_bytes=1_300_000_000,
+        folder="minimind",
+        files={"pretrain_t2t_mini.jsonl": "6dd6716c84ab36897bdbfc7f88e04f4441c48c1ab7ecee88ce0b0e7d4685560c"},
+        terms="Apache-2.0 and CC BY-NC 2.0, by source; refer to https://github.com/jingyaogong/minimind",
+        on_request=True,
+    ),
+    Corpus(
+        name="minimind-tokenizer",
+        source=Files(
+            "https://raw.githubusercontent.com/jingyaogong/minimind/d65ef2c00ebc6082f9df11541e1b191655eddb00/model/",
+            {"tokenizer.json": "tokenizer.json"},
+        ),
+        limit_bytes=4 << 20,
+        folder="minimind",
+        files={"tokenizer.json": "71f32c68cf63a15355a8fc171b7594b3d41870fe0ddb54fc6aefa55f73a4a668"},
+        terms="Apache-2.0",
+    ),
+)
+
 CORPORA = {
     corpus.name: corpus
     for corpus in (
@@ -222,5 +295,7 @@ CORPORA = {
             for system, (_, sha256) in _LOGHUB_SHA256.items()
         ),
         *_CLINICAL,
+        *_WIKITEXT,
+        *_MINIMIND,
     )
 }

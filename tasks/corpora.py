@@ -3,7 +3,7 @@
 Files are looked for in the folder that SLOTSWEEP_DATA names, then in the cache (`data/` under SLOTSWEEP_HOME, by
 default ./.slotsweep), and only then fetched into the cache. `NAME.gz` there serves as well as `NAME`. No file is used
 before the SHA-256 of its content has been verified. Where nobody publishes one, that of the first use is written down
-in the cache (SHA256SUMS beside the files) and holds ever after.
+in the cache (SHA256SUMS beside the files) and holds ever after. What is very large is fetched only on request.
 """
 
 from __future__ import annotations
@@ -42,6 +42,10 @@ def corpus_files(corpus: Corpus) -> dict[str, Path]:
             _check_given(corpus, paths)
             return paths
     if not _intact(corpus):
+        if corpus.on_request and corpus.name not in os.environ.get("SLOTSWEEP_FETCH", "").split(","):
+            size = f"{corpus.limit_bytes / 1e9:.1f} GB"
+            reason = f"with up to {size} it is fetched only where SLOTSWEEP_FETCH={corpus.name} asks for it"
+            raise CorpusError(_cure(corpus, reason))
         _fetch(corpus)
     paths = _find(corpus, _cache(corpus))
     assert paths is not None

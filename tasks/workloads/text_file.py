@@ -1,0 +1,63 @@
+"""Language modelling of a text of the user's own."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from tasks.text.language import LanguageConfig, LanguageWorkload
+from tasks.text.source import BYTES, Sha256, TextPath, TokenizerPath, check_unchanged, identified
+from tasks.text.streams import TokenStreams, kept_streams
+from tasks.text.vocabulary import ByteVocabulary, TokenizerVocabulary, Vocabulary
+from tasks.workload import workload
+
+
+class TextFileConfig(LanguageConfig):
+    """The next token of your own text: of bytes, or of a byte-level BPE tokenizer. Each document is followed by a mark
+    of its end; a .txt is one document for training and one held out, of a .jsonl every line is a document.
+    """
+
+    name: Literal["text_file"] = "text_file"
+    path: TextPath
+    sha256: Sha256 = None
+    tokenizer: TokenizerPath = BYTES
+    tokenizer_sha256: Sha256 = None
+    end_of_document: str = Field(
+        "<|endoftext|>", min_length=1, description="the tokenizer's mark that follows a document; bytes have their own"
+    )
+    validation_share: float = Field(
+        0.05, ge=1e-6, le=0.5, description="share held out: the end of a .txt, so many lines of a .jsonl"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _identify(cls, data: Any) -> Any:
+        return identified(data, ("path", "sha256"), ("tokenizer", "tokenizer_sha256"))
+
+    @model_validator(mode="after")
+    def _unchanged(self) -> TextFileConfig:
+        check_unchanged(self.path, self.sha256)
+        check_unchanged(self.tokenizer, self.tokenizer_sha256)
+        return self
+
+
+@workload(TextFileConfig)
+class TextFile(LanguageWorkload[TextFileConfig]):
+    """Windows of the text in a file; ids are kept in the data cache."""
+
+    @property
+    def source(self) -> str:
+        return self.config.path
+
+    def read(self) -> tuple[Vocabulary, TokenStreams]:
+        config = self.config
+        vocabulary: Vocabulary = ByteVocabulary()
+        made_of = [str(config.sha256), BYTES]
+        if config.tokenizer != BYTES:
+            vocabulary = TokenizerVocabulary(Path(config.tokenizer), config.end_of_document)
+            made_of = [str(config.sha256), str(config.tokenizer_sha256), config.end_of_document]
+        share = Fraction(str(config.validation_share))
+        return vocabulary, kept_streams(Path(config.path), share, vocabulary, made_of)
