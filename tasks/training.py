@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -86,13 +86,29 @@ def train(
     """
     require(device)
     outcomes: dict[int, Outcome] = {}
-    with full_precision():
+    with full_precision(), without_denormals():
         for places in _packs(lanes):
             pack = [lanes[place] for place in places]
             run = _Run(device, workload, episodes, dtype, timeout, saved)
             results = [one for lane in pack for one in run.outcomes([lane])] if device == "cpu" else run.together(pack)
             outcomes.update(zip(places, results, strict=True))
     return [outcomes[place] for place in range(len(lanes))]
+
+
+@contextmanager
+def without_denormals() -> Iterator[None]:
+    """Let this thread, and those that it starts, take numbers below 1e-38 for 0.
+
+    Where the last position alone is scored, gradients fall with the distance from it until they are denormal, on which
+    arithmetic is many times slower: a step of a triple-latent model took 3.5 times as long.
+    """
+    import torch
+
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(False)
 
 
 def _packs(lanes: Sequence[Lane]) -> list[list[int]]:
