@@ -1,4 +1,4 @@
-"""The published triple-latent models, as what to say under `mechanisms:` to get each (arXiv 2606.05175, released code)."""
+"""The published triple-latent models (arXiv 2606.05175, released code), as what to say under `mechanisms:` for each."""
 
 from __future__ import annotations
 

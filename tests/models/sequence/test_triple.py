@@ -72,7 +72,11 @@ def test_a_convolution_that_needs_tokens_to_come_cannot_stream() -> None:
 
 def test_entries_are_the_only_state_that_grows() -> None:
     """An entry of an active layer: a key, the bare embedding that followed, and with gated writes its strength."""
-    for preset, numbers in [("hybrid", 0), ("assoc-gated-last-logits", 5 + 12), ("assoc-writegated-all-logits", 2 * 18)]:
+    for preset, numbers in [
+        ("hybrid", 0),
+        ("assoc-gated-last-logits", 5 + 12),
+        ("assoc-writegated-all-logits", 2 * 18),
+    ]:
         model = small(preset, **({"memory_width": 5} if numbers else {}))
         state, sizes = model.start(), []
         with torch.no_grad():
