@@ -5,13 +5,18 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import statistics
 import tempfile
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
+
+USUAL_SECONDS = 0.008
+"""What `_usual_work` takes on a core of 2024 that has nothing else to do."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -20,6 +25,40 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker("training"):
                 item.add_marker(pytest.mark.skip(reason="trains for minutes: `make training`"))
+
+
+@pytest.fixture(scope="session")
+def stock(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What takes long to make, once for all processes of the session: compiled kernels, an MLflow store without runs.
+
+    A folder with `kernels/` and `mlflow.db`.
+    """
+    from orchestrator.tracker.mlflow_store import ensure_store
+
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "stock"
+    (folder / "kernels").mkdir(parents=True, exist_ok=True)
+    ensure_store(f"sqlite:///{folder / 'mlflow.db'}", str(folder / "artifacts"))
+    return folder
+
+
+def _usual_work() -> int:
+    words = {f"word {i * 7919 % 10007}": i for i in range(40_000)}
+    return sum(map(len, sorted(words)))
+
+
+@pytest.fixture
+def pace() -> float:
+    """How many times as long as a usual machine this one takes for anything just now; 1 at least.
+
+    Limits that were measured on a usual machine are multiplied by it: they are ratios to a fixed piece of work.
+    """
+    taken = []
+    for _ in range(20):
+        began = time.perf_counter()
+        _usual_work()
+        taken.append(time.perf_counter() - began)
+    return max(1.0, statistics.median(taken) / USUAL_SECONDS)
 
 
 @pytest.fixture(scope="session")

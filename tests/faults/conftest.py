@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.tracker.mlflow_store import ensure_store
 from tests.faults.place import PLUGIN_FILE, Place, Row
 from tests.faults.services import Postgres, free_port
 from tests.orchestrator.conftest import make_home
@@ -53,34 +52,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(line)
 
 
-@pytest.fixture(scope="session")
-def kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Compiled kernels that the session's tests share."""
-    return tmp_path_factory.mktemp("kernels")
-
-
-@pytest.fixture(scope="session")
-def furnish(tmp_path_factory: pytest.TempPathFactory, kernels: Path) -> Callable[[Path], None]:
-    """Gives a folder a home with what takes long to make: compiled kernels, and an MLflow store without runs."""
-    folder = tmp_path_factory.mktemp("store")
-    ensure_store(f"sqlite:///{folder / 'mlflow.db'}", str(folder / "artifacts"))
-
-    def furnished(place: Path) -> None:
-        home = make_home(place, kernels)
-        shutil.copy(folder / "mlflow.db", home)
-
-    return furnished
-
-
 @pytest.fixture
-def make_place(tmp_path: Path, furnish: Callable[[Path], None]) -> Iterator[Callable[..., Place]]:
+def make_place(tmp_path: Path, stock: Path) -> Iterator[Callable[..., Place]]:
     """Makes places in folders of this test's own; what still runs in them at the end is killed."""
     places = []
 
     def make(name: str = "place", **more: object) -> Place:
         folder = tmp_path / name
         folder.mkdir()
-        furnish(folder)
+        make_home(folder, stock)
         # Not under pytest's folder: Ray's sockets lie in it, and their paths must be short.
         place = Place(folder, Path(tempfile.mkdtemp(prefix="faults-")), **more)  # type: ignore[arg-type]
         places.append(place)
@@ -137,7 +117,7 @@ def url(
 
 @pytest.fixture(scope="session")
 def undisturbed(
-    tmp_path_factory: pytest.TempPathFactory, furnish: Callable[[Path], None]
+    tmp_path_factory: pytest.TempPathFactory, stock: Path
 ) -> Callable[[Place, str], list[Row]]:
     """The result table of a place's spec when nobody disturbs it: in one process, without naps. Made once a spec."""
     known: dict[str, list[Row]] = {}
@@ -146,7 +126,7 @@ def undisturbed(
         text = (place.folder / spec).read_text()
         if text not in known:
             folder = tmp_path_factory.mktemp("calm")
-            furnish(folder)
+            make_home(folder, stock)
             calm = Place(folder, folder / "ray", nap=0.0)
             for file in (spec, PLUGIN_FILE):
                 (folder / file).write_text((place.folder / file).read_text())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -20,26 +21,21 @@ SLOTSWEEP = [sys.executable, "-P", "-c", "from orchestrator.cli import main; mai
 OURS = ("SLOTSWEEP_DATABASE_URL", "SLOTSWEEP_TRACKING_URI", "SLOTSWEEP_OPTUNA_URL", "SLOTSWEEP_SERVER", "RAY_ADDRESS")
 
 
-@pytest.fixture(scope="session")
-def kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Compiled kernels that the session's tests share."""
-    return tmp_path_factory.mktemp("kernels")
-
-
-def make_home(folder: Path, kernels: Path) -> Path:
-    """A home that holds nothing but the shared kernels."""
+def make_home(folder: Path, stock: Path) -> Path:
+    """A home that holds nothing but what takes long to make."""
     home = folder / "home"
     home.mkdir()
-    (home / "kernels").symlink_to(kernels)
+    (home / "kernels").symlink_to(stock / "kernels")
+    shutil.copy(stock / "mlflow.db", home)
     return home
 
 
 @pytest.fixture
-def settings(tmp_path: Path, kernels: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+def settings(tmp_path: Path, stock: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     """Embedded settings in a home of this test's own."""
     for name in OURS:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("SLOTSWEEP_HOME", str(make_home(tmp_path, kernels)))
+    monkeypatch.setenv("SLOTSWEEP_HOME", str(make_home(tmp_path, stock)))
     return Settings.read()
 
 

@@ -86,9 +86,9 @@ def cluster() -> Iterator[FakeCluster]:
 
 
 @pytest.fixture(scope="module")
-def settings(cluster: FakeCluster, tmp_path_factory: pytest.TempPathFactory, kernels: Path) -> Settings:
+def settings(cluster: FakeCluster, tmp_path_factory: pytest.TempPathFactory, stock: Path) -> Settings:
     """One home for the module, so that what a worker compiled serves the next one."""
-    home = make_home(tmp_path_factory.mktemp("fleet"), kernels)
+    home = make_home(tmp_path_factory.mktemp("fleet"), stock)
     urls = [f"sqlite:///{home}/{name}.db" for name in ("slotsweep", "mlflow", "optuna")]
     return Settings(home, urls[0], urls[1], cluster.ray.address, urls[2])
 

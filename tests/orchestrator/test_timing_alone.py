@@ -76,8 +76,8 @@ def other_kind(cluster: FakeCluster, tmp_path: Path) -> Iterator[list[str]]:
 
 
 @pytest.fixture(scope="module")
-def settings(cluster: FakeCluster, tmp_path_factory: pytest.TempPathFactory, kernels: Path) -> Settings:
-    home = make_home(tmp_path_factory.mktemp("alone"), kernels)
+def settings(cluster: FakeCluster, tmp_path_factory: pytest.TempPathFactory, stock: Path) -> Settings:
+    home = make_home(tmp_path_factory.mktemp("alone"), stock)
     urls = [f"sqlite:///{home}/{name}.db" for name in ("slotsweep", "mlflow", "optuna")]
     return Settings(home, urls[0], urls[1], cluster.ray.address, urls[2])
 
@@ -92,10 +92,10 @@ def store(settings: Settings) -> Iterator[Store]:
 class OtherDriver:
     """`slotsweep run` of `text` in a process of its own, with a store of its own, on the same cluster."""
 
-    def __init__(self, text: str, settings: Settings, folder: Path, kernels: Path) -> None:
+    def __init__(self, text: str, settings: Settings, folder: Path, stock: Path) -> None:
         (folder / "spec.yaml").write_text(text)
         kept = {name: value for name, value in os.environ.items() if not name.startswith("SLOTSWEEP_")}
-        home = {"SLOTSWEEP_HOME": str(make_home(folder, kernels)), "RAY_ADDRESS": str(settings.ray_address)}
+        home = {"SLOTSWEEP_HOME": str(make_home(folder, stock)), "RAY_ADDRESS": str(settings.ray_address)}
         self.environment = {**kept, **home}
         self.folder = folder
         self.said: list[str] = []
@@ -141,7 +141,7 @@ def come_after(folder: Path, store: Store) -> bool:
 
 
 def test_no_other_driver_computes_on_a_node_where_times_are_measured(
-    store: Store, settings: Settings, tmp_path: Path, kernels: Path
+    store: Store, settings: Settings, tmp_path: Path, stock: Path
 ) -> None:
     others: list[OtherDriver] = []
     left: list[dict[str, float]] = []
@@ -149,7 +149,7 @@ def test_no_other_driver_computes_on_a_node_where_times_are_measured(
     def begin_another(progress: Progress) -> None:
         if progress.done and not others:
             left.extend(free_resources().values())
-            others.append(OtherDriver(ORDINARY, settings, tmp_path, kernels))
+            others.append(OtherDriver(ORDINARY, settings, tmp_path, stock))
             assert "ordinary: waiting: every place on cpu is taken by others" in others[0].says("waiting")
 
     run = Run(TIMED, store, settings, workers=1)
@@ -161,13 +161,13 @@ def test_no_other_driver_computes_on_a_node_where_times_are_measured(
 
 
 def test_times_wait_for_a_node_where_another_driver_computes(
-    store: Store, settings: Settings, tmp_path: Path, kernels: Path
+    store: Store, settings: Settings, tmp_path: Path, stock: Path
 ) -> None:
     others: list[OtherDriver] = []
 
     def begin_another(progress: Progress) -> None:
         if progress.done and not others:
-            others.append(OtherDriver(TIMED, settings, tmp_path, kernels))
+            others.append(OtherDriver(TIMED, settings, tmp_path, stock))
             told = others[0].says("waiting")
             assert "timed: waiting: times are measured on whole nodes, and others compute on each with cpu of" in told
 

@@ -90,12 +90,12 @@ def machines() -> Iterator[Machines]:
 
 
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory, kernels: Path, machines: Machines) -> dict[str, str]:
+def environment(tmp_path_factory: pytest.TempPathFactory, stock: Path, machines: Machines) -> dict[str, str]:
     """What both machines have; each command adds its own home. The token is in a file of the head's."""
     folder = tmp_path_factory.mktemp("two")
     (folder / "token").write_text(TOKEN)
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("SLOTSWEEP_", "RAY_"))}
-    ours = {"RAY_USAGE_STATS_ENABLED": "0", "SLOTSWEEP_HOME": str(make_home(folder, kernels)), "HOME": str(folder)}
+    ours = {"RAY_USAGE_STATS_ENABLED": "0", "SLOTSWEEP_HOME": str(make_home(folder, stock)), "HOME": str(folder)}
     return {**kept, **ours, "SLOTSWEEP_TEST_MARK": str(folder)}
 
 
