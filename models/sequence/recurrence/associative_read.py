@@ -22,7 +22,7 @@ BLOCK = 256
 """Queries whose scores with all keys are held at once."""
 
 HASH = 0x9E3779B97F4A7C15 - (1 << 64)
-"""2^64 divided by the golden ratio, as a signed number: its multiples look random (Knuth, TAOCP 3, Sec. 6.4)."""
+"""2^64 divided by the golden ratio, as a signed number (Knuth, TAOCP 3, Sec. 6.4): its powers look random."""
 
 
 class Entries(NamedTuple):
@@ -81,6 +81,10 @@ def associative_read(
     match chosen(form, q):
         case "reference":
             return reference(q, k, v, top_k, log_strength, positions)
+        case "compiled":
+            from models.sequence.recurrence import compiled_associative_read
+
+            return compiled_associative_read.associative_read(q, k, v, top_k, log_strength, positions)
         case _:
             return chunked(q, k, v, top_k, log_strength, positions)
 
@@ -139,7 +143,8 @@ def chunked(q: Tensor, k: Tensor, v: Tensor, top_k: int, log_strength: Tensor | 
         scores = scores + log_strength.gather(1, entries.flatten(1)).view_as(scores)
     nothing = unreadable.all(-1, keepdim=True)
     weights = (SHARPNESS * scores).masked_fill(unreadable & ~nothing, -torch.inf).softmax(-1).masked_fill(nothing, 0.0)
-    return (weights[:, :, None] @ rows(v, entries))[:, :, 0]
+    read: Tensor = (weights[:, :, None] @ rows(v, entries))[:, :, 0]
+    return read
 
 
 def unit(vectors: Tensor) -> Tensor:
@@ -168,7 +173,7 @@ def first_alike(keys: Tensor) -> Tensor:
 
     integer = torch.int64 if keys.element_size() == 8 else torch.int32
     bits = (keys.float() if keys.element_size() < 4 else keys).add(0.0).view(integer).long()
-    multipliers = torch.arange(1, keys.shape[2] + 1, device=keys.device) * HASH | 1
+    multipliers = torch.full((keys.shape[2],), HASH, device=keys.device).cumprod(0)
     hashes = (bits * multipliers).sum(-1)
     ordered, order = hashes.sort(dim=1, stable=True)
     first = order.gather(1, torch.searchsorted(ordered, hashes))

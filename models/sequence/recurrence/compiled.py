@@ -50,22 +50,18 @@ def drop_tiny(state: Array, tiny: float) -> None:
 
 
 @kernel
-def total(row: Array) -> float:
-    """Sum of `row` [D] as eight sums at once."""
-    sums = np.zeros(8, dtype=row.dtype)
-    size = len(row)
-    for j in range(0, size - 7, 8):
-        for lane in range(8):
-            sums[lane] += row[j + lane]
-    for j in range(size - size % 8, size):
-        sums[0] += row[j]
-    result: float = ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]))
+def dot(one: Array, other: Array) -> float:
+    """Sum of products of two rows [D]. A core adds the next row's meanwhile: no more sums at once are needed."""
+    result: float = one[0] * other[0]
+    for i in range(1, len(one)):
+        result += one[i] * other[i]
     return result
 
 
 def tiny_of(array: Array) -> float:
     """Numbers of a state below this become 0 between chunks."""
-    return float(np.finfo(array.dtype).smallest_normal) ** SMALLEST_ROOT
+    smallest = float(np.finfo(array.dtype).smallest_normal)
+    return math.pow(smallest, SMALLEST_ROOT)
 
 
 # Sums over values are taken in transposed states, sums over keys in the others, so that all loops run along rows.

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from models.kernel import kernel
-from models.sequence.recurrence.compiled import recording, set_factors, tiny_of, total
+from models.sequence.recurrence.compiled import dot, recording, set_factors, tiny_of
 from models.sequence.recurrence.parallel import Array, array, over_lanes
 
 
@@ -82,7 +82,7 @@ def backward(
     """Write the gradients `d_x` [N, T, D], `d_log_decay` [N, T] and `d_start` [N, D]."""
     tokens, width = states.shape[1:]
     decay = np.empty(tokens, dtype=states.dtype)
-    later, products = np.empty((2, width), dtype=states.dtype)
+    later = np.empty(width, dtype=states.dtype)
     for n in range(first, stop):
         set_factors(log_decay[n], decay)
         later[:] = 0
@@ -94,7 +94,5 @@ def backward(
                 d_x[n, t, i] = gradient
                 faded = factor * gradient
                 later[i] = faded if abs(faded) >= tiny else 0
-            for i in range(width):
-                products[i] = later[i] * before[i]
-            d_log_decay[n, t] = total(products)
+            d_log_decay[n, t] = dot(later, before)
         d_start[n] = later

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from models.kernel import kernel
-from models.sequence.recurrence.compiled import chunk_of, drop_tiny, recording, remake, set_factors, tiny_of, total
+from models.sequence.recurrence.compiled import chunk_of, dot, drop_tiny, recording, remake, set_factors, tiny_of
 from models.sequence.recurrence.parallel import Array, array, over_lanes
 
 
@@ -198,7 +198,7 @@ def gradients_by_rows(
 
     `d_log_decay` [C] is begun; `d_state` [K, V] goes from the gradient of the state after these tokens to that before.
     """
-    sums, products = np.empty((2, d_v.shape[1]), dtype=q.dtype)
+    sums = np.empty(d_v.shape[1], dtype=q.dtype)
     for t in range(q.shape[0] - 1, -1, -1):
         sums[:] = 0
         factor, strength, d_row = decay[t], beta[t], d_read[t]
@@ -208,14 +208,12 @@ def gradients_by_rows(
                 x = d_state[i, j] + query * d_row[j]
                 d_state[i, j] = x
                 sums[j] += key * x
-        for j in range(len(sums)):
-            products[j] = sums[j] * errors[t, j]
-        d_beta[t] = total(products)
+        d_beta[t] = dot(sums, errors[t])
+        known = d_known[t]
         for j in range(len(sums)):
             d_v[t, j] = strength * sums[j]
-            products[j] = d_v[t, j] * (errors[t, j] - v[t, j])
-        d_log_decay[t] = total(products)
-        known = d_known[t]
+            known[j] = errors[t, j] - v[t, j]
+        d_log_decay[t] = dot(d_v[t], known)
         for j in range(len(sums)):
             known[j] = -factor * d_v[t, j]
         for i in range(q.shape[1]):
@@ -257,4 +255,4 @@ def gradients_by_columns(
             for i in range(width):
                 turned[j, i] += d_value * key[i]
         d_k[t] = key_sums
-        d_log_decay[t] += total(decay_sums)
+        d_log_decay[t] += decay_sums.sum()

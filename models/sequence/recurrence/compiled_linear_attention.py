@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from models.kernel import kernel
-from models.sequence.recurrence.compiled import chunk_of, drop_tiny, recording, remake, set_factors, tiny_of, total
+from models.sequence.recurrence.compiled import chunk_of, drop_tiny, recording, remake, set_factors, tiny_of
 from models.sequence.recurrence.parallel import Array, array, over_lanes
 
 
@@ -183,4 +183,4 @@ def gradients_by_columns(
             for i in range(width):
                 decay_sums[i] += turned[j, i] * states[t, j, i]
         d_k[t] = key_sums
-        d_log_decay[t] = total(decay_sums)
+        d_log_decay[t] = decay_sums.sum()
