@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from models.kernel import kernel
-from models.sequence.recurrence.compiled import chunk_of, drop_tiny, recording, tiny_of, total
+from models.sequence.recurrence.compiled import chunk_of, drop_tiny, recording, tiny_of
 from models.sequence.recurrence.parallel import Array, array, over_lanes
 
 
@@ -63,6 +63,15 @@ def run_forward(
 
 
 @kernel
+def inner(one: Array, other: Array) -> float:
+    """Sum of products of two rows. A core begins the next row's meanwhile, so that one sum at a time is enough."""
+    result: float = one[0] * other[0]
+    for i in range(1, len(one)):
+        result += one[i] * other[i]
+    return result
+
+
+@kernel
 def write(before: Array, k: Array, v: Array, diagonal: Array, shares: Array, keep: float, after: Array) -> float:
     """Write the state `after` a token, not over that `before` it, and give the norm it was divided by (1: none)."""
     size = len(k)
@@ -78,7 +87,7 @@ def write(before: Array, k: Array, v: Array, diagonal: Array, shares: Array, kee
     for i in range(size):
         for j in range(size):
             squares[j] += after[i, j] * after[i, j]
-    norm = np.sqrt(total(squares))
+    norm = np.sqrt(squares.sum())
     if norm <= 1.0:
         return 1.0
     scale = k.dtype.type(1) / norm
@@ -107,7 +116,6 @@ def forward(
     """Write `read` [N, T, S] and, every `chunk` tokens, `kept`; `state` [N, S, S] goes from the first to the last."""
     tokens, size = k.shape[1:]
     memory = np.empty((size, size), dtype=k.dtype)
-    products = np.empty(size, dtype=k.dtype)
     for n in range(first, stop):
         before, after = state[n], memory
         for t in range(tokens):
@@ -117,9 +125,7 @@ def forward(
                     kept[n, t // chunk] = before
             write(before, k[n, t], v[n, t], diagonal[n, t], shares[n, t], keep[n, t], after)
             for i in range(size):
-                for j in range(size):
-                    products[j] = after[i, j] * q[n, t, j]
-                read[n, t, i] = total(products)
+                read[n, t, i] = inner(after[i], q[n, t])
             before, after = after, before
         if tokens % 2 == 1:
             state[n] = memory
@@ -184,7 +190,7 @@ def unread(q: Array, state: Array, norm: float, d_read: Array, d_state: Array, d
         for i in range(size):
             for j in range(size):
                 sums[j] += d_state[i, j] * state[i, j]
-        along, scale = total(sums), q.dtype.type(1.0 / norm)
+        along, scale = sums.sum(), q.dtype.type(1.0 / norm)
         for i in range(size):
             for j in range(size):
                 d_state[i, j] = (d_state[i, j] - along * state[i, j]) * scale
@@ -208,14 +214,9 @@ def unwrite(
     size = len(k)
     # of D, the gradient of the state: D v, D^T v, D^T k, D k, and sums of D times the state before
     d_v_rows, d_k_rows = np.empty((2, size), dtype=k.dtype)
-    v_columns, k_columns, sums, products = np.zeros((4, size), dtype=k.dtype)
+    v_columns, k_columns, sums = np.zeros((3, size), dtype=k.dtype)
     for i in range(size):
-        for j in range(size):
-            products[j] = d_state[i, j] * v[j]
-        d_v_rows[i] = total(products)
-        for j in range(size):
-            products[j] = d_state[i, j] * k[j]
-        d_k_rows[i] = total(products)
+        d_v_rows[i], d_k_rows[i] = inner(d_state[i], v), inner(d_state[i], k)
         for j in range(size):
             v_columns[j] += d_state[i, j] * v[i]
         for j in range(size):
@@ -237,4 +238,4 @@ def unwrite(
     for i in range(size):
         for j in range(size):
             d_state[i, j] *= keep
-    return float(total(sums) - written)
+    return float(sums.sum() - written)
