@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from torch import Tensor, zeros_like
 from torch.nn import Parameter
@@ -174,32 +174,43 @@ class UniMatrix(SequenceModel):
         super().__init__(config, lanes, vocabulary, length)
         self.carries = config.depth_state == "carried"
 
-    def make_blocks(self, config: UniMatrixConfig, lanes: Lanes) -> Iterable[Block]:
+    def make_blocks(self, config: MatrixConfig, lanes: Lanes) -> Iterable[Block]:
         return [self.make_block(config, lanes)] * config.layers
 
-    def make_block(self, config: UniMatrixConfig, lanes: Lanes) -> MatrixBlock:
+    def make_block(self, config: Any, lanes: Lanes) -> MatrixBlock:
         """The block that every pass applies."""
         return RecallingBlock(config, lanes) if config.variant == "assoc" else MatrixBlock(config, lanes)
 
     def forward(self, ids: Tensor, at: Tensor | None = None) -> Tensor:
-        x, extra, carried = self.embed(ids), self.look_up(ids), State() if self.carries else None
-        last = len(self.blocks) - 1
-        for depth, block in enumerate(self.blocks):
-            here = at if depth == last else None
-            x = self.leave(block(self.enter(x, depth), here, extra, carried), taken(ids, here))
+        _, x = self.passes(ids, at, self.look_up(ids))
         return self.tokens.logits(self.norm(x))
 
     def next(self, ids: Tensor, state: State) -> Tensor:
+        _, x = self.passes_next(ids, state, self.look_up_next(ids, state))
+        return self.tokens.logits(self.norm(x))
+
+    def passes(self, ids: Tensor, at: Tensor | None, extra: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Tokens as they enter the last pass [S, B, T, d], and as they leave it at positions `at`."""
+        x, carried = self.embed(ids), State() if self.carries else None
+        for depth, block in enumerate(self.blocks):
+            here = at if depth == len(self.blocks) - 1 else None
+            entering = self.enter(x, depth)
+            x = self.leave(block(entering, here, extra, carried), taken(ids, here))
+        return entering, x
+
+    def passes_next(self, ids: Tensor, state: State, extra: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The same for the next token, `ids` [S, B]."""
         if self.carries:
             raise ValueError(
                 "with `depth_state: carried` a pass starts from where the pass before it ended, which is after all "
                 "tokens: it cannot read token by token; use `reset`"
             )
-        x, extra = self.embed_next(ids, state), self.look_up_next(ids, state)
+        x = self.embed_next(ids, state)
         for depth, (block, own) in enumerate(zip(self.blocks, state["blocks"], strict=True)):
-            x = self.leave(cast("MatrixBlock", block).next(self.enter(x, depth), own, extra), ids)
+            entering = self.enter(x, depth)
+            x = self.leave(cast("MatrixBlock", block).next(entering, own, extra), ids)
         state["read"] += 1
-        return self.tokens.logits(self.norm(x))
+        return entering, x
 
     def look_up(self, ids: Tensor) -> Tensor | None:
         """What the blocks are told of each of the tokens `ids` [S, B, T]: [S, B, T, d]."""
