@@ -203,7 +203,7 @@ class UniMatrix(SequenceModel):
         if self.carries:
             raise ValueError(
                 "with `depth_state: carried` a pass starts from where the pass before it ended, which is after all "
-                "tokens: it cannot read token by token; use `reset`"
+                "tokens: they cannot be read one by one; use `reset`"
             )
         x = self.embed_next(ids, state)
         for depth, (block, own) in enumerate(zip(self.blocks, state["blocks"], strict=True)):

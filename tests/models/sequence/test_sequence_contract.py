@@ -29,6 +29,17 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "triple_hybrid": [{"convolution": "two_sided"}],
     "triple_slot_hybrid": [{"convolution": "two_sided"}],
     "triple_memory": [{"convolution": "two_sided"}],
+    "unimatrix": [
+        {"variant": variant, "depth_state": state}
+        for variant in ("core", "rosa", "discovery", "assoc")
+        for state in ("reset", "carried")
+    ],
+    "sparse_pointer": [
+        {},
+        {"depth_state": "carried"},
+        {"slots": 3, "top_k": 2, "merge_above": 0.3, "empty_below": 0.4},
+        {"write_gate": False, "pointer_logits": False},
+    ],
 }
 """Settings that make another model of a name, beside the published ones. Of other names the defaults are tested."""
 
