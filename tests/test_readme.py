@@ -54,7 +54,7 @@ def test_every_command_of_the_readme_runs(tmp_path: Path) -> None:
             capture_output=True,
             text=True,
             check=False,
-            timeout=180,
+            timeout=900,
         )
         assert done.returncode == 0, f"{command}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
         if command == "slotsweep run sweep.yaml":

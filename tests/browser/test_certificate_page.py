@@ -15,7 +15,7 @@ from dashboards.certificate import render_certificate
 if TYPE_CHECKING:
     from tests.browser.conftest import Window
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 
 SIZES = [(1366, 768), (1920, 1080), (800, 900)]
 

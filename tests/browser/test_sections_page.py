@@ -16,7 +16,7 @@ from dashboards.report import render_page, render_report
 if TYPE_CHECKING:
     from tests.browser.conftest import Window
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 
 SIZES = [(1366, 768), (1920, 1080), (800, 900)]
 

@@ -342,9 +342,11 @@ def test_heavy_imports_wait_until_something_is_drawn() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_five_curves_of_ten_points_take_under_a_second_and_a_half(sample: ModuleType, tmp_path: Path) -> None:
+def test_five_curves_of_ten_points_take_under_a_second_and_a_half(
+    sample: ModuleType, tmp_path: Path, pace: float
+) -> None:
     report = sample.report(sample.crowd(curves=5, points=10, seeds=10))
     render_report(report, tmp_path)
     began = time.process_time()
     render_report(report, tmp_path)
-    assert time.process_time() - began < 1.5
+    assert time.process_time() - began < 1.5 * pace

@@ -116,9 +116,7 @@ def url(
 
 
 @pytest.fixture(scope="session")
-def undisturbed(
-    tmp_path_factory: pytest.TempPathFactory, stock: Path
-) -> Callable[[Place, str], list[Row]]:
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, stock: Path) -> Callable[[Place, str], list[Row]]:
     """The result table of a place's spec when nobody disturbs it: in one process, without naps. Made once a spec."""
     known: dict[str, list[Row]] = {}
 

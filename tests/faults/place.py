@@ -18,8 +18,8 @@ from orchestrator.store.store import Store
 from tests.orchestrator.conftest import OURS, SLOTSWEEP, Ran
 
 MARK = "SLOTSWEEP_TEST_MARK"
-COMMAND_SECONDS = 240.0
-LINGER_SECONDS = 10.0
+COMMAND_SECONDS = 600.0
+LINGER_SECONDS = 30.0
 
 Kind = Literal["tracker", "worker", "gcs", "raylet", "other"]
 

@@ -17,7 +17,7 @@ from tests.orchestrator.tracker.conftest import Server
 
 Blow = Literal["driver", "tracker", "worker", "gcs", "raylet", "mlflow", "postgres"]
 
-LIFE_SECONDS = 180.0
+LIFE_SECONDS = 600.0
 """A driver that nobody strikes any more ends within this, whatever was done to it before."""
 
 KILLED, RAY_GAVE_UP, SYSTEM_FAILED = -9, 1, 3

@@ -16,7 +16,7 @@ from orchestrator.store.store import Store
 from tests.faults.checks import check_store, check_table, check_tracking
 from tests.faults.place import Place, Row, wait_for
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]
 
 Undisturbed = Callable[[Place, str], list[Row]]
 
@@ -149,10 +149,10 @@ def test_runs_that_a_killed_tracker_left_are_written_before_its_driver_ends(plac
     sweep = place.submit(place.write_spec(BATCHES))
     driver = place.start("resume", sweep, "--executor", "inline")
     store = place.store()
-    wait_for(lambda: bool(committed(store)), 60, "a commit")
+    wait_for(lambda: bool(committed(store)), 180, "a commit")
     [tracker] = place.victims("tracker")
     tracker.kill()
-    assert driver.wait(120) == 0, place.errors()
+    assert driver.wait(300) == 0, place.errors()
     check_store(store, sweep)
     check_tracking(place, sweep, place.rows(sweep))
 
@@ -172,7 +172,7 @@ def test_a_driver_killed_again_and_again_computes_nothing_twice(
     for kill in range(kills):
         driver = place.start("resume", sweep, "--executor", executor)
         if kill % 2:
-            wait_for(lambda: len(committed(store)) > len(known), 60, "a commit")  # noqa: B023 (called at once)
+            wait_for(lambda: len(committed(store)) > len(known), 180, "a commit")  # noqa: B023 (called at once)
         with contextlib.suppress(subprocess.TimeoutExpired):
             driver.wait(dice.uniform(0.0, 0.5 if kill % 2 else start))
         assert driver.poll() is None, place.errors()

@@ -13,7 +13,7 @@ from tests.faults.services import Postgres
 from tests.faults.storm import Blow, Storm
 from tests.orchestrator.tracker.conftest import Server
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]
 
 Blows = list[tuple[Blow, int]]
 Undisturbed = Callable[[Place, str], list[Row]]

@@ -12,7 +12,7 @@ from orchestrator.store.records import ProposalRow
 from tests.faults.checks import check_store, check_table, check_tracking
 from tests.faults.place import DROWSY_PLUGIN, PLUGIN_FILE, Place
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]
 
 TRIALS = 40
 
@@ -128,7 +128,7 @@ def test_exactly_as_many_proposals_as_asked_for_with_workers_and_kills(
     for kill in range(kills):
         known = len(proposals(place, sweep))
         driver = place.start("resume", sweep, "--executor", executor)
-        until = time.monotonic() + 60
+        until = time.monotonic() + 180
         while len(proposals(place, sweep)) <= known and driver.poll() is None and time.monotonic() < until:
             time.sleep(0.05)
         time.sleep(dice.uniform(0.0, 1.0))

@@ -258,7 +258,7 @@ def test_drain_parser_is_drain3_on_loghub(lab: SimpleNamespace, system: str) -> 
 
 @pytest.mark.data
 @data
-def test_evaluation_reports_what_parsers_measure(lab: SimpleNamespace) -> None:
+def test_evaluation_reports_what_parsers_measure(lab: SimpleNamespace, pace: float) -> None:
     from tasks.evaluate import evaluate
     from tasks.workload import WORKLOADS
 
@@ -266,7 +266,7 @@ def test_evaluation_reports_what_parsers_measure(lab: SimpleNamespace) -> None:
     configs = [lab.config("dp_parser"), lab.config("dp_parser", count_wildcards=False), lab.config("full_attention")]
     began = time.perf_counter()
     outcomes = [outcome.metrics for outcome in evaluate(workload, configs, 0, 1, "float32")]
-    assert time.perf_counter() - began < 5.0
+    assert time.perf_counter() - began < 5.0 * pace
     assert [metrics["slots"] for metrics in outcomes] == [15, 17, 2000]
     assert [metrics.get("templates") for metrics in outcomes] == [15, 17, None]
     assert outcomes[0]["grouping_accuracy"] == 0.89

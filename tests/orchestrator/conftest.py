@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shutil
@@ -65,7 +66,7 @@ class Ran:
 def slotsweep(settings: Settings, tmp_path: Path) -> Callable[..., Ran]:
     """Runs the command as a user would, in `tmp_path`, with the home of `settings`."""
 
-    def run(*arguments: str, cwd: Path = tmp_path, timeout: float = 120, **environment: str) -> Ran:
+    def run(*arguments: str, cwd: Path = tmp_path, timeout: float = 600, **environment: str) -> Ran:
         done = subprocess.run(
             [*SLOTSWEEP, *arguments],
             cwd=cwd,
@@ -76,5 +77,24 @@ def slotsweep(settings: Settings, tmp_path: Path) -> Callable[..., Ran]:
             check=False,
         )
         return Ran(done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
+@pytest.fixture
+def slotsweep_here(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Ran]:
+    """Runs the command in this process, which is faster than in one of its own."""
+    from orchestrator.cli import main
+
+    gc.enable()  # a short command does without; tests are long
+
+    def run(*arguments: str) -> Ran:
+        monkeypatch.setattr(sys, "argv", ["slotsweep", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert isinstance(ended.value.code, int)
+        return Ran(ended.value.code, *capsys.readouterr())
 
     return run

@@ -195,11 +195,11 @@ def test_plan_counts_and_says_what_it_does_not_know(slotsweep, tmp_path: Path) -
     assert 0 < plan["estimate"]["hours"] < 1
 
 
-def test_every_ready_made_spec_plans(slotsweep) -> None:
+def test_every_ready_made_spec_plans(slotsweep, slotsweep_here) -> None:
     names = [entry["name"] for entry in slotsweep("list", "specs", "--json").json]
     assert "quick-start" in names
     for name in names:
-        assert slotsweep("plan", name, "--json").json["trials"] > 0
+        assert slotsweep_here("plan", name, "--json").json["trials"] > 0
 
 
 def test_lists_and_schema(slotsweep) -> None:
@@ -232,11 +232,12 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def _seconds(command: list[str], environment: dict[str, str]) -> float:
     """What a command takes; its time on the processor where other work takes turns with it there."""
     began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(command, env={**os.environ, **environment}, stdout=subprocess.DEVNULL, check=True, timeout=60)
+    subprocess.run(command, env={**os.environ, **environment}, stdout=subprocess.DEVNULL, check=True, timeout=300)
     wall, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
     return min(wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     ("arguments", "times"), [(("--help",), 0.6), (("validate", "quick-start"), 3.2), (("plan", "quick-start"), 3.2)]
 )
@@ -249,7 +250,7 @@ def test_light_commands_answer_in_half_a_second_and_import_nothing_heavy(
         f"print([name for name in {heavy} if name in sys.modules], file=sys.stderr)"
     )
     done = subprocess.run(
-        [sys.executable, "-P", "-c", code, *arguments], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-P", "-c", code, *arguments], capture_output=True, text=True, check=False, timeout=300
     )
     assert done.stderr.strip().endswith("[]"), done.stderr
     command, needed = [*SLOTSWEEP, *arguments], [sys.executable, "-P", "-c", NEEDED]

@@ -18,7 +18,7 @@ from orchestrator.fleet import Demand, Want
 from orchestrator.job import Progress
 from orchestrator.plan import Plan
 from orchestrator.runner import SweepQueue, submit_plan
-from orchestrator.scheduler import Scheduler, StopRequest
+from orchestrator.scheduler import LEASE_SECONDS, Scheduler, StopRequest
 from orchestrator.settings import Settings
 from orchestrator.spec import read_spec
 from orchestrator.store.states import SweepState, TrialState
@@ -335,23 +335,23 @@ def test_an_edited_spec_resumes_with_only_its_new_cells(slotsweep, tmp_path: Pat
 def test_resume_finishes_what_a_killed_driver_left(slotsweep, store: Store, tmp_path: Path) -> None:
     """Its leases are taken back at once, since its process is known to be dead."""
     spec = tmp_path / "long.yaml"
-    spec.write_text(SMALL.replace("seeds: 4", "seeds: 600").replace("episodes: 3", "episodes: 60"))
+    spec.write_text(SMALL.replace("seeds: 4", "seeds: 150").replace("episodes: 3", "episodes: 60"))
     process = subprocess.Popen(
         [*SLOTSWEEP, "run", str(spec), "--executor", "inline"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
     )
     assert process.stderr is not None
     for line in process.stderr:
-        if " of 3600 trials" in line:
+        if " of 900 trials" in line:
             break
     process.kill()
     process.wait()
     [left] = store.sweeps()
     assert left.state == "running"
-    assert 0 < left.counts.done < 3600
+    assert 0 < left.counts.done < 900
     began = time.monotonic()
     ran = slotsweep("resume", "--executor", "inline", "--json")
-    assert (ran.code, ran.json["done"]) == (0, 3600), ran.err
-    assert time.monotonic() - began < 40
+    assert (ran.code, ran.json["done"]) == (0, 900), ran.err
+    assert time.monotonic() - began < LEASE_SECONDS
     attempts = [row["attempts"] for row in store.trial_rows(left.id)]
     assert set(attempts) <= {1, 2}
 
@@ -439,8 +439,9 @@ def test_progress_is_told_for_each_sweep(store: Store, settings: Settings) -> No
     assert (seen[-1].done, seen[-1].computed) == (24, 24)
 
 
+@pytest.mark.alone
 def test_a_thousand_trials_that_do_nothing_cost_little_each(
-    store: Store, settings: Settings, record_property: Callable[[str, object], None]
+    store: Store, settings: Settings, record_property: Callable[[str, object], None], pace: float
 ) -> None:
     """Scenario 8: scheduling and storage, without arithmetic, in milliseconds a trial."""
     sweep = submit(store, ONE_MECHANISM.format("no-op", 0, "knn", 1000))
@@ -451,9 +452,10 @@ def test_a_thousand_trials_that_do_nothing_cost_little_each(
     queue.close()
     record_property("milliseconds_a_trial", milliseconds)
     assert store.counts(sweep).done == 1000
-    assert milliseconds < 10, f"{milliseconds:.2f} ms a trial"
+    assert milliseconds < 10 * pace, f"{milliseconds:.2f} ms a trial"
 
 
+@pytest.mark.alone
 def test_tracking_costs_a_sweep_of_seconds_next_to_nothing(slotsweep, tmp_path: Path) -> None:
     """Scenario 26: runs are written beside the sweep; its trials do not wait for them."""
     spec = tmp_path / "spec.yaml"

@@ -60,7 +60,7 @@ def test_a_machine_that_can_run_is_told_so(tmp_path: Path, no_token: Path) -> No
     token.chmod(0o600)
     environment = kept | {"SLOTSWEEP_HOME": str(tmp_path / "home"), "RAY_AUTH_TOKEN_PATH": str(token)}
     done = subprocess.run(
-        [*SLOTSWEEP, "doctor", "--json"], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=180
+        [*SLOTSWEEP, "doctor", "--json"], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=600
     )
     told = json.loads(done.stdout)
     assert told["ok"], done.stdout

@@ -89,6 +89,7 @@ def _ticks() -> tuple[int, int]:
     return sum(fields) - fields[3] - fields[4], sum(fields)
 
 
+@pytest.mark.alone
 @pytest.mark.skipif(not Path("/proc/stat").exists(), reason="load is read from Linux's counters")
 def test_after_one_warm_up_a_mixed_sweep_of_500_trials_takes_the_hours_that_plan_prints(
     slotsweep: Callable[..., Ran], tmp_path: Path
@@ -97,10 +98,10 @@ def test_after_one_warm_up_a_mixed_sweep_of_500_trials_takes_the_hours_that_plan
     for name, text in (("warm-up", WARM_UP), ("broad", BROAD)):
         (tmp_path / f"{name}.yaml").write_text(text)
     assert slotsweep("plan", "broad.yaml", "--json").json["estimate"]["hours"] is None
-    assert slotsweep("run", "warm-up.yaml", "--json", timeout=400).code == 0
+    assert slotsweep("run", "warm-up.yaml", "--json", timeout=900).code == 0
     predicted = slotsweep("plan", "broad.yaml", "--json").json
     before = taken_by_others()
-    ran = slotsweep("run", "broad.yaml", "--json", timeout=400).json
+    ran = slotsweep("run", "broad.yaml", "--json", timeout=900).json
     left = 1.0 - min(0.8, max(before, taken_by_others()))
     assert predicted["trials"] == ran["done"] == 528
     estimate = predicted["estimate"]
@@ -150,13 +151,15 @@ def test_mechanisms_that_train_are_estimated_by_what_all_seeds_took_together(sto
     assert took < 3600 * longer.worker_hours < 4 * took
 
 
-def test_a_plan_of_ten_thousand_trials_is_estimated_in_under_two_seconds(store: Store, settings: Settings) -> None:
+def test_a_plan_of_ten_thousand_trials_is_estimated_in_under_two_seconds(
+    store: Store, settings: Settings, pace: float
+) -> None:
     compute(store, settings, WARM_UP)
     text = MIXED.replace("seeds: 8", "seeds: 160")
     began = time.process_time()
     summary = describe(Plan(read_spec(text)), settings)
     assert summary.trials == 10_560
-    assert time.process_time() - began < 2
+    assert time.process_time() - began < 2 * pace
 
 
 def test_estimates_start_nothing(store: Store, settings: Settings) -> None:
@@ -167,5 +170,5 @@ def test_estimates_start_nothing(store: Store, settings: Settings) -> None:
         f"describe(Plan(read_spec({MIXED!r})), Settings.read());"
         "print(sorted({'torch', 'numba', 'ray', 'mlflow', 'scipy', 'sqlalchemy'} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True, timeout=300)
     assert done.stdout.strip() == "[]"

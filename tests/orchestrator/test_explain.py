@@ -277,7 +277,7 @@ def test_modules_are_recorded_once(any_store: Store) -> None:
     assert recorded_modules(any_store.engine, ["x", "y", "z"]) == {"x": first, "y": other}
 
 
-def test_a_hundred_thousand_trials_are_explained_in_five_seconds(settings: Settings) -> None:
+def test_a_hundred_thousand_trials_are_explained_in_five_seconds(settings: Settings, pace: float) -> None:
     """10,000 cells of 10 seeds against a store that holds as many cells of another noise."""
     text = """
 name: large
@@ -298,7 +298,7 @@ seeds: 10
     seconds = (time.perf_counter() - began) - (began - plain)
     assert summary.explanations is not None
     assert summed(summary.explanations) == [(100_000, 10_000, "workload.noise 0.3 → 0.31")]
-    assert seconds < 5
+    assert seconds < 5 * pace
 
 
 def test_the_command_explains(slotsweep, settings: Settings, tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from tests.orchestrator.conftest import make_home
 from workers.gcs import Cluster as Records
 from workers.host import WorkerCard
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]
 
 SPEC = """\
 name: fleet
@@ -194,13 +194,15 @@ def test_a_model_of_gpu_is_where_it_is_asked_for(store: Store, settings: Setting
     ("asked", "nearest"),
     [("device: cuda\naccelerator: B200", "`accelerator: H100`"), ("device: mps\naccelerator: M4", "`accelerator: M3`")],
 )
-def test_what_no_node_has_is_refused_with_the_nearest_offer(settings: Settings, asked: str, nearest: str) -> None:
+def test_what_no_node_has_is_refused_with_the_nearest_offer(
+    settings: Settings, asked: str, nearest: str, pace: float
+) -> None:
     """Scenario 6, within two seconds."""
     plan = Plan(read_spec(SPEC + asked))
     began = time.monotonic()
     with pytest.raises(RequestError, match=f"nearest offer: {nearest}") as refused:
         check_before_submitting(plan, settings)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 2 * pace
     assert "cuda x 1 (H100)" in str(refused.value)
     assert "mps x 1 (M3)" in str(refused.value)
 
@@ -245,7 +247,7 @@ def test_a_preempted_node_gives_its_work_back_and_spends_no_retry(
     assert run.models(sorted(rows, key=itemgetter("started"))[-8:]) == {"H100"}
     assert "T4" in run.models(rows)
     left = {row["NodeID"]: row for row in records.nodes()}[node.node_id]
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while left["Alive"] and time.monotonic() < deadline:
         time.sleep(0.2)
         left = {row["NodeID"]: row for row in records.nodes()}[node.node_id]

@@ -12,7 +12,6 @@ import re
 import select
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,7 +22,6 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from orchestrator import logs
-from orchestrator.cli import main
 from orchestrator.logs import LogReader, SweepLog, log_file
 from orchestrator.settings import Settings
 from orchestrator.store.records import SweepRow
@@ -107,7 +105,7 @@ def test_eight_processes_write_one_log_and_no_line_is_torn_or_lost(
         writer.start()
     reader = LogReader(log_file(settings, SWEEP))
     seen: list[dict[str, Any]] = []
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 180
     while len(seen) < WRITERS * count and time.monotonic() < deadline:
         seen += reader.entries()
     for writer in writers:
@@ -131,7 +129,7 @@ def test_a_writer_waits_for_a_rotation_and_writes_to_the_new_file(settings: Sett
         writer.join(0.2)
         assert writer.is_alive()
         path.rename(path.with_name(f"{path.name}.1"))
-    writer.join(10)
+    writer.join(60)
     assert [json.loads(line)["event"] for line in path.read_text().splitlines()] == ["after"]
     assert [entry["event"] for entry in entries(settings)] == ["before", "after"]
 
@@ -220,22 +218,6 @@ def test_a_folder_in_the_way_is_no_exception(settings: Settings, capsys: pytest.
     (settings.home / "logs").write_text("a file")
     SweepLog(settings, SWEEP).info("nowhere to go")
     assert "cannot be written" in capsys.readouterr().err
-
-
-@pytest.fixture
-def slotsweep_here(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., Ran]:
-    """Runs the command in this process, which is faster than in one of its own."""
-
-    def run(*arguments: str) -> Ran:
-        monkeypatch.setattr(sys, "argv", ["slotsweep", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        assert isinstance(ended.value.code, int)
-        return Ran(ended.value.code, *capsys.readouterr())
-
-    return run
 
 
 @pytest.fixture
@@ -345,7 +327,7 @@ def test_following_shows_every_line_until_the_sweep_has_ended(
         patch.setattr(logs, "ROTATE_BYTES", 20_000)
         worker = threading.Thread(target=work)
         worker.start()
-        out, err = following.communicate(timeout=30)
+        out, err = following.communicate(timeout=180)
         worker.join()
     shown = [json.loads(line) for line in out.splitlines()]
     assert (following.returncode, err) == (0, "")
@@ -358,9 +340,9 @@ def test_ctrl_c_ends_following_quietly(follow: Follow, settings: Settings, sweep
     SweepLog(settings, sweep).info("sweep started")
     following = follow(sweep)
     assert following.stdout is not None
-    assert select.select([following.stdout], [], [], 20)[0]
+    assert select.select([following.stdout], [], [], 120)[0]
     following.send_signal(signal.SIGINT)
-    out, err = following.communicate(timeout=20)
+    out, err = following.communicate(timeout=120)
     assert (following.returncode, err) == (0, "")
     assert "sweep started" in out
 

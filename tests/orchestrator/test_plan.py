@@ -123,7 +123,7 @@ def test_batches_share_streams_and_keep_every_trial() -> None:
         assert set(by_seed.values()) == {6}, "a seed's trials stay together"
 
 
-def test_a_hundred_thousand_trials_plan_in_under_ten_seconds_and_flat_memory() -> None:
+def test_a_hundred_thousand_trials_plan_in_under_ten_seconds_and_flat_memory(pace: float) -> None:
     spec = read_spec(
         """
 name: large
@@ -141,7 +141,7 @@ seeds: 1000
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert count == plan.trial_count == 100_000
-    assert time.perf_counter() - began < 10
+    assert time.perf_counter() - began < 10 * pace
     assert peak < 5_000_000
 
 

@@ -93,7 +93,7 @@ def test_what_is_no_cluster_is_named_in_seconds(
     address = impostor(says)
     began = time.monotonic()
     ran = slotsweep(command[0], str(write_small(tmp_path)), *command[1:], RAY_ADDRESS=address)
-    assert time.monotonic() - began < 20.0
+    assert time.monotonic() - began < 45.0
     assert ran.code == 3
     assert re.search(rf"RAY_ADDRESS: what (listens|answers) at {address} is no Ray cluster", ran.err), ran.err
     assert "Traceback" not in ran.err

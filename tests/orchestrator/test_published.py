@@ -41,7 +41,7 @@ seeds: 2
 
 def rows_of(slotsweep, folder: Path, spec: str) -> list[dict]:
     (folder / "spec.yaml").write_text(spec)
-    ran = slotsweep("run", "spec.yaml", "--executor", "inline", "--json", timeout=300)
+    ran = slotsweep("run", "spec.yaml", "--executor", "inline", "--json", timeout=900)
     assert ran.code == 0, ran.err
     return json.loads(slotsweep("results", "last", "--json").out)
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.orchestrator.specs import SMALL
+
+pytestmark = pytest.mark.xdist_group("ray")
 
 COSTS = """\
 name: costs

@@ -31,7 +31,7 @@ from tests.orchestrator.test_fake_cluster import FakeCluster, Run
 from workers.gcs import Cluster as Records
 from workers.hardware import this_machine
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]
 
 TIMED = """\
 name: timed
@@ -119,7 +119,7 @@ class OtherDriver:
 
     def rows(self) -> list[dict[str, Any]]:
         """Its results, once it has ended well."""
-        out, err = self.process.communicate(timeout=120)
+        out, err = self.process.communicate(timeout=600)
         assert self.process.returncode == 0, [*self.said, err]
         asked = [*SLOTSWEEP, "results", json.loads(out.splitlines()[-1])["sweep"], "--format", "json"]
         done = subprocess.run(asked, cwd=self.folder, env=self.environment, capture_output=True, text=True, check=True)
@@ -229,5 +229,5 @@ def test_a_cluster_that_does_not_tell_its_machines_is_not_waited_for(
     began = time.monotonic()
     with pytest.raises(ExecutorError, match="did not tell within 0 s what machines measure times on mps"):
         plan.machine_of("mps")
-    assert time.monotonic() - began < 3.0
+    assert time.monotonic() - began < 12.0
     cluster.kill("silent")

@@ -97,6 +97,6 @@ def test_a_tracker_whose_driver_dies_delivers_what_is_there_and_ends(
 
     assert done.returncode == 9
     with contextlib.suppress(psutil.NoSuchProcess):
-        psutil.Process(int(done.stdout)).wait(60)
+        psutil.Process(int(done.stdout)).wait(240)
     store = Store.open(settings.database_url)
     assert store.undelivered(sweep) == 0

@@ -250,6 +250,7 @@ def test_pareto_fronts_of_several_objectives_are_held_out_whole(tune: Callable[.
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("ray")
 def test_four_workers_and_one_base_seed_make_distinct_proposals_that_one_worker_makes_too(
     slotsweep: Command, store: Store, tmp_path: Path
 ) -> None:

@@ -22,8 +22,8 @@ def test_it_counts_what_passes() -> None:
         first = clock.stop()
         clock.start()
         second = clock.stop()
-    assert 0.05 <= first < 0.2
-    assert second < 0.01
+    assert 0.05 <= first < 2.0
+    assert second < 0.03
     assert clock.elapsed - clock.waited == pytest.approx(first + second)
 
 

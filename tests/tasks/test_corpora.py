@@ -289,7 +289,7 @@ def test_processes_fetch_once(server: Server) -> None:
         f"from tasks.catalogue import *\nfrom tasks.corpora import corpus_files\nprint(len(corpus_files({known!r})))"
     )
     processes = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) for _ in range(4)]
-    assert [process.communicate(timeout=30)[0] for process in processes] == [b"2\n"] * 4
+    assert [process.communicate(timeout=180)[0] for process in processes] == [b"2\n"] * 4
     assert server.asked == 1
 
 

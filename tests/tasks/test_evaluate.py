@@ -152,7 +152,7 @@ class Fragile(FullAttention):
             if config.fault == "memory":  # type: ignore[attr-defined]
                 raise MemoryError
             if config.fault == "slow":  # type: ignore[attr-defined]
-                time.sleep(0.3)
+                time.sleep(1.0)
             if config.fault.startswith("exit"):  # type: ignore[attr-defined]
                 sys.exit(int(config.fault[-1]))  # type: ignore[attr-defined]
             if config.fault == "infinite":  # type: ignore[attr-defined]
@@ -178,5 +178,5 @@ def test_a_trial_that_takes_too_long_fails_alone(monkeypatch: pytest.MonkeyPatch
     """Its neighbours in the group are measured by themselves."""
     monkeypatch.setitem(MECHANISMS._entries, "fragile", (FragileConfig, Fragile))
     configs: list[MechanismConfig] = [FragileConfig(fault=fault) for fault in ("none", "slow", "none")]
-    outcomes = evaluate(associative(items=6), configs, 0, 2, "float32", timeout=0.15)
+    outcomes = evaluate(associative(items=6), configs, 0, 2, "float32", timeout=0.5)
     assert [outcome.reason for outcome in outcomes] == [None, "timeout", None]

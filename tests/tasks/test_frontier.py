@@ -419,14 +419,14 @@ def many_rows(cells: int, seeds: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_rows_are_summarised_in_seconds() -> None:
+def test_a_hundred_thousand_rows_are_summarised_in_seconds(pace: float) -> None:
     """CPU seconds, so that a busy machine does not matter; about 1 on a core of 2024."""
     import time
 
     rows = many_rows(1000, 100)
     began = time.process_time()
     summary = summarise(rows)
-    assert time.process_time() - began < 8
+    assert time.process_time() - began < 8 * pace
     assert sum(len(curve.points) for curve in summary.panels[0].curves) == 1000
 
 

@@ -42,12 +42,12 @@ def test_the_cpu_agrees_with_every_reference(name: str, dtype: str) -> None:
     assert found.compared >= 16
 
 
-def test_a_probe_of_everything_takes_less_than_a_second_once_kernels_are_warm() -> None:
+def test_a_probe_of_everything_takes_less_than_a_second_once_kernels_are_warm(pace: float) -> None:
     mechanisms = [config(name) for name in UNTRAINED]
     probe(mechanisms, "cpu", "float32")
     began = time.process_time()
     found = probe(mechanisms, "cpu", "float32")
-    assert time.process_time() - began < 1.0
+    assert time.process_time() - began < 1.0 * pace
     assert found.kinds + found.left_out == len(UNTRAINED)
 
 

@@ -173,11 +173,11 @@ def _task(seeds: int) -> BatchTask:
     return BatchTask(1, "frontier", workload.identity(), (mechanism.identity(),), trials, 2, "float32")
 
 
-def test_recording_costs_a_trial_less_than_a_tenth_of_a_millisecond(packages: Count) -> None:
+def test_recording_costs_a_trial_less_than_a_tenth_of_a_millisecond(packages: Count, pace: float) -> None:
     costs = []
     for _ in range(50):
         start = time.perf_counter()
         with EnergyMeter("cpu"), ResourceMeter():
             pass
         costs.append(time.perf_counter() - start)
-    assert min(costs) < 1e-4
+    assert min(costs) < 1e-4 * pace

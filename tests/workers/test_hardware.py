@@ -43,13 +43,13 @@ def test_every_unknown_fact_has_a_reason_and_every_known_one_a_value() -> None:
     assert record["cpu_model"]
 
 
-def test_reading_is_quick_and_loads_no_numeric_library() -> None:
+def test_reading_is_quick_and_loads_no_numeric_library(pace: float) -> None:
     program = (
         "import sys, time; from workers.hardware import read_hardware; start = time.perf_counter(); read_hardware();"
         "print(time.perf_counter() - start, *({'torch', 'ray', 'numpy', 'numba'} & set(sys.modules)))"
     )
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
-    assert float(printed[0]) < 2.0
+    assert float(printed[0]) < 2.0 * pace
     assert printed[1:] == []
 
 

@@ -184,4 +184,4 @@ def test_what_listens_but_is_no_ray_is_named_soon(monkeypatch: pytest.MonkeyPatc
         began = time.monotonic()
         with pytest.raises(ClusterError, match=f"what listens at 127.0.0.1:{port} is no Ray cluster"):
             Cluster(f"127.0.0.1:{port}")
-        assert time.monotonic() - began < 5.0
+        assert time.monotonic() - began < 15.0

@@ -207,14 +207,14 @@ def test_an_error_passes_and_its_lines_are_kept() -> None:
     assert tails[0].lines == ("almost",)
 
 
-def test_a_batch_costs_at_most_fifty_microseconds_more() -> None:
+def test_a_batch_costs_at_most_fifty_microseconds_more(pace: float) -> None:
     seconds = []
     for _ in range(300):
         began = time.perf_counter()
         with capture_lines():
             pass
         seconds.append(time.perf_counter() - began)
-    assert statistics.median(seconds) < 50e-6
+    assert statistics.median(seconds) < 50e-6 * pace
 
 
 def test_a_batch_report_carries_its_lines(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,7 +286,7 @@ def test_ray_names_its_workers_files_as_we_think(tmp_path: Path) -> None:
         env={**environment, "RAY_USAGE_STATS_ENABLED": "0"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     assert sorted((tmp_path / "tail").read_text().splitlines()) == ["and why", "last words"]

@@ -46,11 +46,11 @@ def test_a_peak_that_cannot_be_reset_says_so(monkeypatch) -> None:
     assert meter.peak_memory_bytes > 32 << 20
 
 
-def test_a_meter_costs_less_than_a_tenth_of_a_millisecond() -> None:
+def test_a_meter_costs_less_than_a_tenth_of_a_millisecond(pace: float) -> None:
     costs = []
     for _ in range(50):
         start = time.perf_counter()
         with ResourceMeter():
             pass
         costs.append(time.perf_counter() - start)
-    assert min(costs) < 1e-4
+    assert min(costs) < 1e-4 * pace

@@ -158,10 +158,10 @@ def test_a_clash_is_reported_wherever_in_the_product_it_is() -> None:
     ]
 
 
-def test_a_hundred_thousand_configs_take_seconds() -> None:
+def test_a_hundred_thousand_configs_take_seconds(pace: float) -> None:
     entry = {"name": "dp_cache", "tau": {"linspace": [0.01, 0.9, 500]}, "cap": {"range": [1, 201]}}
     spec = read_spec(spec_text([entry]))
     began = time.process_time()
     count = sum(1 for _ in spec.mechanism_configs())
     assert count == 100_000
-    assert time.process_time() - began < 4.0
+    assert time.process_time() - began < 4.0 * pace

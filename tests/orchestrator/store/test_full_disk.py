@@ -132,7 +132,7 @@ def test_a_run_on_a_disk_that_runs_full_says_so_and_a_later_run_goes_on(
     }.items():
         monkeypatch.setenv(name, value)
     done = subprocess.run(
-        ["unshare", "-rm", "sh", "-c", TINY_DISK], cwd=tmp_path, capture_output=True, text=True, timeout=120
+        ["unshare", "-rm", "sh", "-c", TINY_DISK], cwd=tmp_path, capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "code").read_text().split() == ["3", "3"]

@@ -126,7 +126,7 @@ def test_a_password_is_never_shown(tmp_path: Path) -> None:
 def test_four_processes_open_one_empty_database_at_once(url: str) -> None:
     code = "import sys; from orchestrator.store.store import Store; Store.open(sys.argv[1]).sweeps()"
     processes = [subprocess.Popen([sys.executable, "-P", "-c", code, url]) for _ in range(4)]
-    assert [process.wait(60) for process in processes] == [0, 0, 0, 0]
+    assert [process.wait(180) for process in processes] == [0, 0, 0, 0]
     assert _shape(url).keys() >= {"sweeps", "trials"}
 
 
@@ -152,14 +152,14 @@ def test_sweeps_are_found_by_the_beginning_of_their_id(tmp_path: Path) -> None:
             store.sweep(wrong)
 
 
-def test_ten_thousand_trials_are_listed_in_under_a_second(tmp_path: Path) -> None:
+def test_ten_thousand_trials_are_listed_in_under_a_second(tmp_path: Path, pace: float) -> None:
     import time
 
     store = Store.open(f"sqlite:///{tmp_path / 'store.db'}")
     store.submit(new_sweep(), asked(100, 100))
     began = time.perf_counter()
     [row] = store.sweeps()
-    assert time.perf_counter() - began < 1.0
+    assert time.perf_counter() - began < 1.0 * pace
     assert row.counts.pending == 10_000
 
 

@@ -155,7 +155,7 @@ class Server:
             self.process = subprocess.Popen(
                 command, stdout=log, stderr=log, env=os.environ | quieter, start_new_session=True
             )
-        until = time.monotonic() + 120
+        until = time.monotonic() + 300
         while not self._answers():
             assert self.process.poll() is None, (self.folder / "server.log").read_text()
             assert time.monotonic() < until, (self.folder / "server.log").read_text()
@@ -163,7 +163,7 @@ class Server:
 
     def _answers(self) -> bool:
         try:
-            with urllib.request.urlopen(f"{self.uri}/health", timeout=5):
+            with urllib.request.urlopen(f"{self.uri}/health", timeout=30):
                 return True
         except OSError:
             return False

@@ -144,7 +144,7 @@ def test_a_server_that_dies_and_comes_back_has_all_runs_once(new_server, parent,
     left = len(outbox.waiting)
     assert 0 < left <= TRIALS
     server.start()
-    delivering.join(60)
+    delivering.join(180)
     assert not delivering.is_alive()
     assert outbox.waiting == []
     assert is_complete(children(server.uri, "recall-frontier"), expected)
@@ -213,7 +213,8 @@ def test_writers_of_the_same_runs_at_once_leave_each_once(
         assert is_complete(children(store, "recall-frontier"), expected)
 
 
-def test_five_hundred_runs_take_less_than_half_a_millisecond_each(sqlite_store, tmp_path, parent, trial) -> None:
+@pytest.mark.alone
+def test_five_hundred_runs_take_less_than_half_a_millisecond_each(sqlite_store, tmp_path, parent, trial, pace) -> None:
     """12 params, 12 metrics, 25 tags a run; the best of several batches, since other work may share the machine."""
     tracker = MlflowSql(sqlite_store, str(tmp_path))
     tracker.write_parent(parent())
@@ -228,11 +229,12 @@ def test_five_hundred_runs_take_less_than_half_a_millisecond_each(sqlite_store, 
         start = time.perf_counter()
         tracker.write_trials(batch)
         seconds.append(time.perf_counter() - start)
-    assert min(seconds) / 500 < 0.5e-3
+    assert min(seconds) / 500 < 0.5e-3 * pace
     assert len(MlflowClient(sqlite_store).get_run(batches[0][0].run_id).data.tags) == 25
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_a_run_costs_the_same_in_a_store_of_ten_thousand(sqlite_store, tmp_path, parent, trial) -> None:
     tracker = MlflowSql(sqlite_store, str(tmp_path))
     tracker.write_parent(parent())

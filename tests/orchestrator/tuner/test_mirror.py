@@ -131,20 +131,20 @@ def test_a_kill_half_way_leaves_nothing_half_written(tmp_path: Path, monkeypatch
     assert len(read(url).trials) == len(read(url, "h2o").trials) == 5
 
 
-def test_two_thousand_trials_take_seconds(tmp_path: Path) -> None:
+def test_two_thousand_trials_take_seconds(tmp_path: Path, pace: float) -> None:
     url = f"sqlite:///{tmp_path / 'optuna.db'}"
     mirror(url, "s1", "tune", [])
     many = study(2000)
     began = time.process_time()
     assert mirror(url, "s1", "tune", [many]) == 2000
-    assert time.process_time() - began < 10.0
+    assert time.process_time() - began < 10.0 * pace
 
 
 def test_processes_that_find_no_store_make_one(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'new' / 'optuna.db'}"
     code = f"from orchestrator.tuner.mirror import mirror; mirror({url!r}, 's1', 'tune', [])"
     racers = [subprocess.Popen([sys.executable, "-P", "-c", code], stderr=subprocess.PIPE) for _ in range(4)]
-    assert [(one.communicate(timeout=120)[1], one.returncode) for one in racers] == [(b"", 0)] * 4
+    assert [(one.communicate(timeout=600)[1], one.returncode) for one in racers] == [(b"", 0)] * 4
     mirror(url, "s1", "tune", [study(1)])
     assert len(read(url).trials) == 1
 
@@ -152,7 +152,7 @@ def test_processes_that_find_no_store_make_one(tmp_path: Path) -> None:
 def test_postgres_holds_the_same(tmp_path: Path, postgres_url: str) -> None:
     code = f"from orchestrator.tuner.mirror import mirror; mirror({postgres_url!r}, 's1', 'tune', [])"
     racers = [subprocess.Popen([sys.executable, "-P", "-c", code], stderr=subprocess.PIPE) for _ in range(3)]
-    assert [(one.communicate(timeout=120)[1], one.returncode) for one in racers] == [(b"", 0)] * 3
+    assert [(one.communicate(timeout=600)[1], one.returncode) for one in racers] == [(b"", 0)] * 3
     still_open = replace(trial(4), told=None, ended_ms=None)
     assert mirror(postgres_url, "s1", "tune", [study(4, trials=[*study(4).trials, still_open])]) == 5
     assert mirror(postgres_url, "s1", "tune", [study(9)]) == 5
