@@ -4,17 +4,18 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
+# Python keeps what it compiled, whatever the environment says: tests start it some thousand times.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test check bench faults training clean
 
 demo: $(VENV)/.installed
 	$(BIN)/slotsweep run quick-start
 
-# What only computes runs on all cores; what starts services, workers and browsers runs one after another.
-COMPUTING := tests/models tests/tasks tests/dashboards
-
+# Tests of one group (those that start a Ray, for one) stay in one process; what measures times follows, alone.
 test: check
-	$(BIN)/python -m pytest $(COMPUTING) -n auto --dist worksteal --cov --cov-report= $(PYTEST_ARGS)
-	$(BIN)/python -m pytest tests $(COMPUTING:%=--ignore=%) --cov --cov-append --cov-report=term:skip-covered $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests -m 'not alone' -n auto --dist loadgroup --cov --cov-report= $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests -m alone --cov --cov-append --cov-report=term:skip-covered $(PYTEST_ARGS)
 
 check: $(VENV)/.installed-test
 	$(BIN)/ruff check .
