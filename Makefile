@@ -13,8 +13,9 @@ demo: $(VENV)/.installed
 	$(BIN)/slotsweep run quick-start
 
 # Tests of one group (those that start a Ray, for one) stay in one process; what measures times follows, alone.
+# Processes side by side have a thread each: with more they would wait for each other.
 test: check
-	$(BIN)/python -m pytest tests -m 'not alone' -n auto --dist loadgroup --cov --cov-report= $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests -m 'not alone' -n auto --dist loadgroup --cov --cov-report= $(PYTEST_ARGS)
 	$(BIN)/python -m pytest tests -m alone --cov --cov-append --cov-report=term:skip-covered $(PYTEST_ARGS)
 
 check: $(VENV)/.installed-test
