@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from models.config import canonical_json
 from models.mechanism import MECHANISMS
-from orchestrator.plan import is_trained
+from orchestrator.plan import is_trained, trains_together
 from orchestrator.store.records import CellRow, Pending
 from tasks.workload import WORKLOADS, WorkloadConfig
 from workers.batch import load_mechanism
@@ -61,7 +61,7 @@ def batches(
         per_stream, per_trial = costs[group]
         new_stream = not batch or trial.seed != batch[-1].seed
         target = TARGET_SECONDS if cells[trial.cell].device in ("cpu", "any") else ACCELERATOR_TARGET_SECONDS
-        apart = by_seed and not is_trained(cells[trial.cell])
+        apart = by_seed and not trains_together(cells[trial.cell])
         full = apart or seconds >= target or len(batch) >= MANY_TRIALS
         limit = min(limit, trial.batch_limit or MOST_TRIALS, 1 if trains_alone(cells[trial.cell]) else MOST_TRIALS)
         crowded = (full and new_stream) or len(batch) >= limit
@@ -103,7 +103,7 @@ def _paged(pending: Callable[[int, int], list[Pending]]) -> Iterator[Pending]:
 
 def stream_group(cell: CellRow) -> str:
     """What cells have in common whose trials may share a batch."""
-    alone = _shape(cell) if is_trained(cell) else None
+    alone = _shape(cell) if trains_together(cell) else None
     return canonical_json([cell.workload, cell.episodes, cell.dtype, cell.device, alone])
 
 
@@ -116,8 +116,8 @@ def _shape(cell: CellRow) -> object:
 
 
 def trains_alone(cell: CellRow) -> bool:
-    """Whether each trial of a cell has a batch of its own: a sequence model that trains on a core of its own."""
-    return MECHANISMS.implementation(cell.mechanism["name"]).reads_ids and cell.device in ("cpu", "any")
+    """Whether each trial of a cell has a batch of its own: see `orchestrator.plan.trains_together`."""
+    return is_trained(cell) and cell.machine is None and not trains_together(cell)
 
 
 def guessed_costs(cell: CellRow) -> tuple[float, float]:

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from models.config import canonical_json
 from models.mechanism import MECHANISMS
 from orchestrator.batching import PAIR_SECONDS, STREAM_SECONDS, stream_tokens
-from orchestrator.plan import is_trained
+from orchestrator.plan import is_trained, trains_together
 from orchestrator.store.records import CellCost, CellRow, StreamCost
 from tasks.kind import KINDS
 
@@ -110,13 +110,15 @@ class History:
             trials += sum(cost.trials for cost in known)
             sizes = [_sizes(cost.cell, cost.trials / cost.attempts, _own_growth) for cost in known]
             wanted = [_sizes(works[i].cell, works[i].trials, _own_growth) for i in members]
-            paid = [1.0 if is_trained(works[i].cell) else works[i].trials * works[i].cell.episodes for i in members]
+            paid = [
+                1.0 if trains_together(works[i].cell) else works[i].trials * works[i].cell.episodes for i in members
+            ]
             found = predict_costs(sizes, [_cost(cost) for cost in known], wanted, paid)
             seen = {cost.cell.digest: cost for cost in known}
             for index, each, times in zip(members, found.each.tolist(), paid, strict=True):
                 work = works[index]
                 exact = seen.get(work.cell.digest)
-                mine = _cost(exact) if exact is not None and not is_trained(work.cell) else each
+                mine = _cost(exact) if exact is not None and not trains_together(work.cell) else each
                 own[index] = mine * times / work.trials
                 total += mine * times
             variance += found.deviation**2
@@ -200,8 +202,12 @@ def _rest(cell: CellRow) -> tuple[Any, ...]:
 
 
 def _longest(works: Sequence[Work], own: Sequence[float | None], shared: Sequence[float]) -> float:
-    """The longest batch: all seeds of a mechanism that trains, or all trials of one seed on one stream."""
-    alone = [(own[i] or 0.0) * work.trials for i, work in enumerate(works) if work.trials and is_trained(work.cell)]
+    """The longest batch: all seeds that train together, one that trains alone, or all trials of one seed."""
+    alone = [
+        (own[i] or 0.0) * (work.trials if trains_together(work.cell) else 1)
+        for i, work in enumerate(works)
+        if work.trials and is_trained(work.cell)
+    ]
     seeds = [shared[members[0]] + sum(own[i] or 0.0 for i in members) for members in _by_streams(works)]
     return max([*alone, *seeds], default=0.0)
 
@@ -218,8 +224,8 @@ def _on_device(costs: Sequence[C], asked: str, name: str | None = None) -> list[
 
 
 def _cost(cost: CellCost) -> float:
-    """Seconds of one episode of one trial by itself; of a mechanism that trains, of all seeds that trained together."""
-    if is_trained(cost.cell):
+    """Seconds of one episode of one trial by itself; of seeds that train together, of all of them."""
+    if trains_together(cost.cell):
         return max(cost.wall_seconds * cost.trials / cost.attempts, LEAST_SECONDS)
     own = cost.wall_seconds if cost.own_seconds is None else cost.own_seconds
     return max(own / cost.cell.episodes, LEAST_SECONDS)
@@ -228,7 +234,7 @@ def _cost(cost: CellCost) -> float:
 def _sizes(cell: CellRow, seeds: float, growth: Callable[[int], float]) -> Sizes:
     """What sets the cost of a trial: its stream, its mechanism's fields, and whether it was measured alone."""
     sizes = {**_stream_sizes(cell, growth), **dict(_numbers_and_words(cell.mechanism))}
-    return {**sizes, "seeds": seeds, "episodes": cell.episodes} if is_trained(cell) else sizes
+    return {**sizes, "seeds": seeds, "episodes": cell.episodes} if trains_together(cell) else sizes
 
 
 def _own_growth(tokens: int) -> float:

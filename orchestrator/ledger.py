@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from orchestrator.plan import is_trained, trial_key
+from orchestrator.plan import trains_together, trial_key
 from orchestrator.store.growing import Verdicts
 from orchestrator.store.records import CellRow, Pending, ProposalRow, SweepRow
 from orchestrator.store.states import TrialState
@@ -116,7 +116,7 @@ def _seeds_together_where_trained(wanted: Iterable[Wanted]) -> list[Wanted]:
     trained: dict[str, list[Wanted]] = {}
     others = []
     for cell, seed in wanted:
-        if is_trained(cell):
+        if trains_together(cell):
             trained.setdefault(cell.digest, []).append((cell, seed))
         else:
             others.append((cell, seed))

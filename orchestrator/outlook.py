@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from orchestrator.batching import TARGET_SECONDS, guessed_costs, stream_group
 from orchestrator.forecast import History, Work
-from orchestrator.plan import is_trained
+from orchestrator.plan import trains_together
 from orchestrator.store.glance import Glance
 from orchestrator.store.records import CellRow, WaitingCell
 
@@ -51,7 +51,7 @@ class Outlook:
             stream = forecast.shared[members[0]] or guesses[0][0]
             for row, seconds in zip(rows, trials, strict=True):
                 self._expected[row.cell] = seconds + stream / len(members)
-            together = rows[0].trials if is_trained(cells[rows[0].cell]) else 1
+            together = rows[0].trials if trains_together(cells[rows[0].cell]) else 1
             longest = max(TARGET_SECONDS, (stream + sum(trials)) * together)
             span = Span(
                 frozenset(row.cell for row in rows), min(row.first for row in rows), max(row.last for row in rows)

@@ -161,8 +161,8 @@ class Plan:
         seeds = self.spec.held_out if self.kind.proposes else self.spec.seeds
         for group in self.groups:
             cells = [cell for cell in group.cells if self.seeds_of(cell)]
-            untrained = [cell for cell in cells if not is_trained(cell)]
-            trained = [cell for cell in cells if is_trained(cell)]
+            untrained = [cell for cell in cells if not trains_together(cell)]
+            trained = [cell for cell in cells if trains_together(cell)]
             seed_by_seed = ((cell, seed) for seed in seeds for cell in untrained)
             cell_by_cell = ((cell, seed) for cell in trained for seed in seeds)
             for cell, seed in chain(seed_by_seed, cell_by_cell):
@@ -185,6 +185,17 @@ def _is_searched(options: TuningConfig, cell: CellRow) -> bool:
 def is_trained(cell: CellRow) -> bool:
     """Whether the cell's mechanism is trained, all of its seeds together."""
     return MECHANISMS.implementation(cell.mechanism["name"]).trained
+
+
+def trains_together(cell: CellRow) -> bool:
+    """Whether the cell's seeds share a batch, in which they train together.
+
+    Sequence models do so on accelerators alone: on CPUs each trial has a batch, and so a core, of its own. Where times
+    are measured, models that read the same sequences share a batch instead.
+    """
+    if not MECHANISMS.implementation(cell.mechanism["name"]).reads_ids:
+        return is_trained(cell)
+    return cell.device not in ("cpu", "any") and cell.machine is None
 
 
 def cell_row(kind: str, shared: dict[str, object], mechanism: dict[str, object], code: str) -> CellRow:

@@ -122,7 +122,7 @@ class _Trial(Measured):
         with Clock() as clock:
 
             def seconds(call: Callable[[], object]) -> float:
-                with _undisturbed():
+                with undisturbed():
                     clock.start()
                     call()
                     return clock.stop()
@@ -174,7 +174,7 @@ def _time_builds(
 ) -> None:
     """Time every way to build; the first, which `memory` is left with, comes last."""
     for name, build in reversed(memory.builds(stream, dtype, rng).items()):
-        with _undisturbed():
+        with undisturbed():
             clock.start()
             build()
             seconds = clock.stop()
@@ -184,7 +184,7 @@ def _time_builds(
 def _time_reads(read: Callable[[Floats], int], stream: Stream, clock: Clock, times: Times) -> None:
     queries = unit(stream.phases[-1].queries)
     queries = queries[np.arange(READS) % len(queries)]
-    with _undisturbed():
+    with undisturbed():
         clock.start()
         for query in queries:
             read(query)
@@ -193,7 +193,7 @@ def _time_reads(read: Callable[[Floats], int], stream: Stream, clock: Clock, tim
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
+def undisturbed() -> Iterator[None]:
     """Without Python's garbage collector, whose pauses belong to nobody."""
     gc.disable()
     try:

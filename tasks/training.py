@@ -89,7 +89,7 @@ def train(
     with full_precision(), without_denormals():
         for places in _packs(lanes):
             pack = [lanes[place] for place in places]
-            run = _Run(device, workload, episodes, dtype, timeout, saved)
+            run = TrainingRun(device, workload, episodes, dtype, timeout, saved)
             results = [one for lane in pack for one in run.outcomes([lane])] if device == "cpu" else run.together(pack)
             outcomes.update(zip(places, results, strict=True))
     return [outcomes[place] for place in range(len(lanes))]
@@ -121,7 +121,7 @@ def _packs(lanes: Sequence[Lane]) -> list[list[int]]:
 
 
 @dataclass(frozen=True)
-class _Run:
+class TrainingRun:
     """How lanes are trained."""
 
     device: DeviceClass
@@ -140,7 +140,7 @@ class _Run:
     def _seconds(self, lanes: Sequence[Lane]) -> float:
         """Seconds that steps of `lanes` as one take; no end where memory is too small for it."""
         try:
-            trial = _Training(self, lanes)
+            trial = LaneTraining(self, lanes)
             trial.advance(1)
             began = time.perf_counter()
             trial.advance(1 + TRIED_STEPS)
@@ -155,7 +155,7 @@ class _Run:
         """Outcomes of lanes of one shape, trained as one; in halves where that fails, so that each fails alone."""
         began = time.perf_counter()
         try:
-            results = _Training(self, lanes).results()
+            results = LaneTraining(self, lanes).results()
         except Exception as error:
             if len(lanes) == 1:
                 return [failure(error)]
@@ -166,10 +166,10 @@ class _Run:
         return [Outcome(one.metrics, one.reason, one.message, one.series, each) for one in results]
 
 
-class _Training:
+class LaneTraining:
     """Lanes of one shape on their way."""
 
-    def __init__(self, run: _Run, lanes: Sequence[Lane]) -> None:
+    def __init__(self, run: TrainingRun, lanes: Sequence[Lane]) -> None:
         from models.sequence.adamw import LaneAdamW
 
         self.run, self.lanes, self.config = run, lanes, lanes[0].config
@@ -221,7 +221,7 @@ class _Training:
         batches = self._rest()
         before, began = self.seconds, time.perf_counter()
         while self.done < stop:
-            loss = self._step(next(batches))
+            loss = self.step(next(batches))
             if self.done in self._noted:
                 self.curve.append(loss.detach())
             self.done += 1
@@ -232,7 +232,7 @@ class _Training:
         synchronise(self.run.device)
         self.seconds = before + time.perf_counter() - began
 
-    def _step(self, batch: TokenBatch) -> Tensor:
+    def step(self, batch: TokenBatch) -> Tensor:
         """One step; the loss of each lane [S] before it."""
         import torch
 
@@ -256,7 +256,7 @@ class _Training:
             length = self.workload.length
             sizes = [(self.config.batch, self.config.length_at(step, length)) for step in range(self.config.steps)]
             each = [self.workload.training(lane.seed, sizes) for lane in self.lanes]
-            self._batches = (_stacked(batches) for batches in zip(*each, strict=True))
+            self._batches = (stacked(batches) for batches in zip(*each, strict=True))
             for _ in range(self.done):
                 next(self._batches)
         return self._batches
@@ -394,7 +394,7 @@ class LaneReader:
         return state_bytes(state, 1)
 
 
-def _stacked(batches: Sequence[TokenBatch]) -> TokenBatch:
+def stacked(batches: Sequence[TokenBatch]) -> TokenBatch:
     """Batches of several lanes as one, [S, B, ...]."""
     return TokenBatch(
         np.stack([batch.ids for batch in batches]), np.stack([batch.targets for batch in batches]), batches[0].at

@@ -24,16 +24,20 @@ from tasks.statistics import mean_intervals
 from tasks.summary import Chart, Grid, Interval, Line, Section, Summary, Value
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from models.devices.device import DeviceClass
     from tasks.evaluate import Outcome
     from tasks.fitting import Fits
+    from tasks.sequences import SequenceWorkload
+    from tasks.training import Lane
     from tasks.workload import Workload
 
 US_PER_TOKEN, US_PER_QUERY = "_us_per_token", "_us_per_query"
 
 ENERGY = "energy_joules"
 
-BYTES = {"bytes": "held", "build_peak_bytes": "peak of building"}
+BYTES = {"bytes": "held", "build_peak_bytes": "peak of building", "kept_bytes": "kept by a training step"}
 PEAK_BYTES = "_peak_bytes"
 
 BATCHED = re.compile(r"(build|read)_(\d+)(_us_per_token|_us_per_query|_peak_bytes)")
@@ -45,6 +49,8 @@ FEWEST = 3
 GROUPS = {
     "build": ("Building", "µs"),
     "read": ("Reading", "µs"),
+    "forward": ("Forward passes", "µs a sequence"),
+    "train": ("Training steps", "µs a sequence"),
     "memory": ("Memory", "bytes"),
     "energy": ("Energy", "J"),
 }
@@ -66,6 +72,25 @@ BUILDS = (
 )
 """What the two ways to build a Dirichlet-process cache are: see `models.blocked`."""
 
+OF_MEMORIES = (
+    "Microseconds, medians over repeats, then means over seeds. A build is the whole stream read alone, a read one "
+    "query answered from the memory's own state, both after an untimed round; time that other work had the processor "
+    "is not counted. `bytes` is what the memory holds, `build_peak_bytes` the most that arrays took while it was "
+    "built, and `energy_joules`, where the machine tells it, a trial's share, by time, of the energy of its batch: "
+    "all mechanisms that read a seed's streams, with all repeats. `build_64`, `read_64` and so on are of 64 memories "
+    "in one call, a token and a memory, or a query and a memory: on a CPU, of copies that read one stream of at most "
+    "2,048 tokens as the trials of a batch do, whose cosines they share (mechanisms whose configs never share a call "
+    "have none); on an accelerator, of 64 streams that are read at once. Their `peak_bytes` are of all memories. "
+    "Energy is not told apart by batch: counters step too seldom."
+)
+
+OF_MODELS = (
+    "Microseconds a token, medians over repeats, then means over seeds: of a forward pass that computes logits where "
+    "the workload scores them, and of a training step, forward, backward and optimiser, each after an untimed round; "
+    "time that other work had the processor is not counted. `bytes` is what parameters and the state after a sequence "
+    "take, `kept_bytes` what a forward pass of training keeps for its backward pass, for a whole batch."
+)
+
 DISTURBED = 0.05
 """Share of waiting that a reader is told of."""
 
@@ -85,6 +110,8 @@ class CostScaling(Kind):
 
     evaluator: ClassVar[str] = "tasks.cost"
     device_evaluator: ClassVar[str] = "tasks.cost_device"
+    sequence_evaluator: ClassVar[str] = "tasks.cost_sequences"
+    sequences: ClassVar[bool] = True
     measures_time: ClassVar[bool] = True
 
     starter = """\
@@ -130,6 +157,21 @@ episodes: 7                # repeats of each, of which the median counts
         from tasks.cost_device import measure_on
 
         return measure_on(device, workload, mechanisms, seeds, episodes, dtype, timeout, fits)
+
+    @classmethod
+    def train(
+        cls,
+        device: DeviceClass,
+        workload: SequenceWorkload[Any],
+        lanes: Sequence[Lane],
+        episodes: int,
+        dtype: str,
+        timeout: float | None,
+        saved: Path | None,
+    ) -> list[Outcome]:
+        from tasks.cost_sequences import measure_sequences
+
+        return measure_sequences(device, workload, lanes, episodes, dtype, timeout)
 
     @classmethod
     def summarise(cls, rows: Sequence[Row], asked: Asked = NOTHING_ASKED) -> Summary:
@@ -186,7 +228,8 @@ def _curve(name: str, ladder: Ladder, sizes: Floats, cells: Sequence[NamedCell])
     elif name in BYTES:
         group, measure = "memory", BYTES[name]
     elif name.endswith(US_PER_TOKEN):
-        group, measure = "build", name.removesuffix(US_PER_TOKEN).replace("_", ", ")
+        measure = name.removesuffix(US_PER_TOKEN).replace("_", ", ")
+        group = measure if measure in GROUPS else "build"
         costs = costs * np.array([_sizes(cell)["tokens"] for cell in cells])
     return CostCurve(cells[0].label, group, measure, ladder.axis, ladder.fixed, sizes, costs)
 
@@ -262,17 +305,7 @@ def _costs(cells: Sequence[NamedCell]) -> Section:
         )
         for cell in cells
     )
-    text = (
-        "Microseconds, medians over repeats, then means over seeds. A build is the whole stream read alone, a read one "
-        "query answered from the memory's own state, both after an untimed round; time that other work had the "
-        "processor is not counted. `bytes` is what the memory holds, `build_peak_bytes` the most that arrays took "
-        "while it was built, and `energy_joules`, where the machine tells it, a trial's share, by time, of the energy "
-        "of its batch: all mechanisms that read a seed's streams, with all repeats. `build_64`, "
-        "`read_64` and so on are of 64 memories in one call, a token and a memory, or a query and a memory: on a CPU, "
-        "of copies that read one stream of at most 2,048 tokens as the trials of a batch do, whose cosines they share "
-        "(mechanisms whose configs never share a call have none); on an accelerator, of 64 streams that are read at "
-        "once. Their `peak_bytes` are of all memories. Energy is not told apart by batch: counters step too seldom."
-    )
+    text = OF_MODELS if "forward_us_per_token" in names else OF_MEMORIES
     return Section(
         "times", "Times and bytes", (text,), Grid(("mechanism", "workload", "tokens", "slots", *names), rows)
     )
@@ -365,7 +398,7 @@ def _apart(curve: CostCurve) -> tuple[Value, Value]:
 
 def _line(curve: CostCurve) -> Line:
     intervals = [one for one in mean_intervals(curve.costs, bounds=POSITIVE) if one is not None]
-    plain = curve.measure in ("read", "build")
+    plain = curve.measure in GROUPS
     return Line(
         ", ".join(part for part in (curve.mechanism, "" if plain else curve.measure, curve.fixed) if part),
         tuple(curve.sizes.tolist()[: len(intervals)]),

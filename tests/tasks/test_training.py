@@ -64,14 +64,14 @@ def test_lanes_that_train_as_one_learn_what_each_learns_alone(monkeypatch: pytes
     lanes = [lane(7), lane(8), lane(9, learning_rate=1e-2)]
     alone = run(*lanes)
     sizes: list[int] = []
-    plain = tasks.training._Training.results
+    plain = tasks.training.LaneTraining.results
 
     def noted(training: Any) -> list[Outcome]:
         sizes.append(len(training.lanes))
         return plain(training)
 
-    monkeypatch.setattr(tasks.training._Training, "results", noted)
-    as_one = tasks.training._Run("cpu", WORKLOAD, 32, "float32", None, None).outcomes(lanes)
+    monkeypatch.setattr(tasks.training.LaneTraining, "results", noted)
+    as_one = tasks.training.TrainingRun("cpu", WORKLOAD, 32, "float32", None, None).outcomes(lanes)
     assert sizes == [3]
     for one, other in zip(as_one, alone, strict=True):
         assert np.allclose(one.series["training_loss"], other.series["training_loss"], atol=2e-5)
@@ -81,19 +81,21 @@ def test_lanes_that_train_as_one_learn_what_each_learns_alone(monkeypatch: pytes
 @pytest.mark.parametrize("worth", [True, False])
 def test_lanes_train_as_one_where_a_few_steps_of_that_are_quicker(monkeypatch: pytest.MonkeyPatch, worth: bool) -> None:
     sizes: list[int] = []
-    kept = tasks.training._Run.outcomes
+    kept = tasks.training.TrainingRun.outcomes
     seconds = {1: 1.0, 3: 2.0 if worth else 3.5}
-    monkeypatch.setattr(tasks.training._Run, "_seconds", lambda _, lanes: seconds[len(lanes)])
+    monkeypatch.setattr(tasks.training.TrainingRun, "_seconds", lambda _, lanes: seconds[len(lanes)])
     monkeypatch.setattr(
-        tasks.training._Run, "outcomes", lambda run, lanes: sizes.append(len(lanes)) or kept(run, lanes)
+        tasks.training.TrainingRun, "outcomes", lambda run, lanes: sizes.append(len(lanes)) or kept(run, lanes)
     )
-    outcomes = tasks.training._Run("cpu", WORKLOAD, 32, "float32", None, None).together([lane(1), lane(2), lane(3)])
+    outcomes = tasks.training.TrainingRun("cpu", WORKLOAD, 32, "float32", None, None).together(
+        [lane(1), lane(2), lane(3)]
+    )
     assert sizes == ([3] if worth else [1, 1, 1])
     assert all(one.metrics for one in outcomes)
 
 
 def test_measuring_steps_changes_no_result() -> None:
-    run = tasks.training._Run("cpu", WORKLOAD, 32, "float32", None, None)
+    run = tasks.training.TrainingRun("cpu", WORKLOAD, 32, "float32", None, None)
     assert run._seconds([lane(7), lane(8)]) > 0
     assert numbers(run.outcomes([lane(7)])[0]) == numbers(run.outcomes([lane(7)])[0])
 
@@ -113,7 +115,7 @@ def test_an_interrupted_training_goes_on(tmp_path: Path, monkeypatch: pytest.Mon
     one = lane(7, steps=12, evaluations=3)
     [undisturbed] = run(one)
     monkeypatch.setattr(tasks.saved_training, "EVERY", 0.0)
-    step, taken = tasks.training._Training._step, [0]
+    step, taken = tasks.training.LaneTraining.step, [0]
 
     def dies(training: Any, batch: Any) -> Any:
         taken[0] += 1
@@ -121,7 +123,7 @@ def test_an_interrupted_training_goes_on(tmp_path: Path, monkeypatch: pytest.Mon
             raise Killed
         return step(training, batch)
 
-    monkeypatch.setattr(tasks.training._Training, "_step", dies)
+    monkeypatch.setattr(tasks.training.LaneTraining, "step", dies)
     with pytest.raises(Killed):
         run(one, saved=tmp_path)
     assert len(list(tmp_path.glob("*.pt"))) == 1
