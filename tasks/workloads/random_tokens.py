@@ -36,13 +36,14 @@ class RandomTokens(SequenceWorkload[RandomTokensConfig]):
         return self.config.length
 
     def training(self, seed: int, sizes: Iterable[tuple[int, int]]) -> Iterator[TokenBatch]:
-        for step, (count, length) in enumerate(sizes):
-            yield self._batch(generator(seed, "training", step), count, length)
+        draws = generator(seed, "training")
+        for count, length in sizes:
+            yield self._batch(draws, count, length)
 
     def evaluation(self, seed: int, episodes: int) -> Iterator[TokenBatch]:
+        draws = generator(seed, "evaluation")
         for first in range(0, episodes, EVALUATED_AT_ONCE):
-            count = min(EVALUATED_AT_ONCE, episodes - first)
-            yield self._batch(generator(seed, "stream", first), count, self.length)
+            yield self._batch(draws, min(EVALUATED_AT_ONCE, episodes - first), self.length)
 
     def evaluate(self, reader: Reader, seed: int, episodes: int) -> dict[str, float]:
         return {"loss": score(reader, self.evaluation(seed, episodes)).loss}

@@ -26,10 +26,18 @@ CONFIGS: dict[str, list[dict[str, Any]]] = {
         {"path": TEXT, "length": 8, "tokenizer": str(DATA / "minimind" / "tokenizer.json"), "validation_share": 0.3},
     ],
     "minimind": [{"path": TEXT}, {"path": TEXT, "length": 2}],
+    "random_tokens": [{}, {"vocabulary": 2, "length": 1}],
+    "ruler": [
+        {},
+        {"task": "variable_tracking", "budget": 128},
+        {"task": "common_words", "budget": 2048},
+        {"task": "frequent_words", "budget": 1},
+        {"budget": 64, "train_on": "text", "part": "first_megabyte"},
+    ],
     "mqar": [{}, {"pairs": 1, "vocabulary": 4, "length": 4}, {"pairs": 9, "queries": 4, "length": 33, "alpha": 1.0}],
 }
 
-NEEDS = {"wikitext2": "wikitext2", "text_file": "minimind", "minimind": "minimind"}
+NEEDS = {"wikitext2": "wikitext2", "text_file": "minimind", "minimind": "minimind", "ruler": "wikitext2"}
 
 
 def ids_of(name: str) -> bool:
