@@ -281,14 +281,9 @@ def check_reading(
 ) -> None:
     """Report mechanisms that cannot read what a workload makes, and a job type that has no use for it."""
     names = [name for one in workloads if (name := one.entry.fixed["name"]) in WORKLOADS]
-    for one in workloads:
+    for one in workloads if kind and not KINDS.implementation(kind).sequences else ():
         name = one.entry.fixed["name"]
-        if (
-            name in names
-            and WORKLOADS.implementation(name).makes_ids
-            and kind
-            and not KINDS.implementation(kind).sequences
-        ):
+        if name in names and WORKLOADS.implementation(name).makes_ids:
             able = [f"`kind: {known}`" for known, _, implementation in KINDS if implementation.sequences]
             wrong = f"`{name}` makes token ids, which sequence models are trained on: not for `kind: {kind}`"
             problems.add(one.node, wrong, expected=one_of(able))

@@ -164,6 +164,3 @@ OPTION_WORDS = {
 
 GOAL_WORDS = ("metric", "name", "goal", "direction", "directions", "mode", "type", "objectiveMetricName", "maximize")
 """Found under `objectives` in place of the names of metrics."""
-
-DISTANT_KINDS = ("training",)
-"""Job types with a name and no reader."""

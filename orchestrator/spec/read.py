@@ -22,7 +22,7 @@ from orchestrator.spec.entries import (
     read_entry,
 )
 from orchestrator.spec.files import load
-from orchestrator.spec.foreign import DISTANT_KINDS, RENAMED_KEYS, TOP_KEYS, TUNING_KEYS
+from orchestrator.spec.foreign import RENAMED_KEYS, TOP_KEYS, TUNING_KEYS
 from orchestrator.spec.hints import did_you_mean, nearest, one_of
 from orchestrator.spec.levels import fields_elsewhere
 from orchestrator.spec.nodes import ListNode, MapNode, Node, ScalarNode, quoted, shown, to_python
@@ -237,10 +237,8 @@ class _Reader:
 
     def _report_kind(self, node: Node, name: str) -> None:
         known = KINDS.names()
-        distant = name in DISTANT_KINDS
-        wrong = f"kind `{name}` is not available in this version" if distant else f"unknown kind {quoted(name)}"
-        hint = "" if distant else did_you_mean(name, known)
-        self._problems.add(node, wrong, expected=f"an available kind: {', '.join(known)}", hint=hint)
+        expected = f"an available kind: {', '.join(known)}"
+        self._problems.add(node, f"unknown kind {quoted(name)}", expected=expected, hint=did_you_mean(name, known))
 
     def _check_distinct(self, field: str, node: ListNode) -> None:
         seen = set()

@@ -173,8 +173,8 @@ def test_the_starter_is_valid_and_explains_itself() -> None:
     assert isinstance(spec, Spec)
     assert spec.trials == 130
     assert all(word in text for word in ("values", "linspace", "logspace", "range", "seeds", "episodes", "device"))
-    with pytest.raises(RequestError, match="no starter of kind `training`"):
-        starter_spec("training")
+    with pytest.raises(RequestError, match="no starter of kind `schooling`"):
+        starter_spec("schooling")
 
 
 @pytest.mark.parametrize("path", READY_MADE, ids=lambda path: path.stem)

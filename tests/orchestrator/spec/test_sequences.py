@@ -1,0 +1,56 @@
+"""Sequence models stand beside workloads of token ids, and are warned of where they look ahead."""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.plan import Plan, trains_together
+from orchestrator.spec import SpecError, read_spec
+
+SPEC = """\
+name: models
+kind: training
+workload: {name: token_recall}
+mechanisms: [{name: transformer, steps: 2}, {name: triple_hybrid, steps: 2}]
+seeds: 2
+"""
+
+
+def refused(text: str) -> str:
+    with pytest.raises(SpecError) as caught:
+        read_spec(text)
+    return str(caught.value)
+
+
+def test_a_memory_of_streams_is_refused_beside_token_ids_and_the_other_way_round() -> None:
+    text = refused(SPEC.replace("{name: triple_hybrid, steps: 2}", "{name: dp_cache}"))
+    assert ":4:45: `mechanisms.1`: dp_cache reads streams of keys and values" in text
+    assert "`token_recall` makes token ids" in text
+    text = refused(SPEC.replace("token_recall", "associative_recall"))
+    assert ":4:14: `mechanisms.0`: transformer reads token ids, and `associative_recall` makes streams" in text
+
+
+def test_a_job_type_that_trains_nothing_is_refused_with_those_that_do() -> None:
+    text = refused(SPEC.replace("kind: training", "kind: adaptive"))
+    assert ":3:11: `token_recall` makes token ids" in text
+    assert "`kind: training`" in text
+
+
+def test_metrics_are_those_of_workload_and_model() -> None:
+    until = SPEC.replace("seeds: 2", "seeds: {until: {metric: METRIC, half_width: 0.1, max: 5}}")
+    assert read_spec(until.replace("METRIC", "recall")).until is not None
+    assert "slots" in refused(until.replace("METRIC", "slots"))
+    assert "is a time" in refused(until.replace("METRIC", "training_seconds"))
+    assert "bits_per_byte" in refused(until.replace("METRIC", "bits_per_byte"))
+
+
+def test_looking_ahead_is_noticed() -> None:
+    assert Plan(read_spec(SPEC)).leaking == ()
+    spec = read_spec(SPEC.replace("triple_hybrid,", "triple_hybrid, convolution: two_sided,"))
+    assert Plan(spec).leaking == ("triple_hybrid",)
+
+
+@pytest.mark.parametrize(("device", "together"), [("cpu", False), ("any", False), ("cuda", True), ("mps", True)])
+def test_seeds_train_together_on_accelerators_alone(device: str, together: bool) -> None:
+    plan = Plan(read_spec(f"{SPEC}device: {device}\n"))
+    assert [trains_together(cell) for cell in plan.cells] == [together] * 2
