@@ -87,8 +87,9 @@ def test_every_sweep_of_the_paper_is_read_by_a_claim() -> None:
     assert set(SUITES["dpcache/all"]) <= set(sweeps_of(claims))
 
 
-def test_every_built_in_mechanism_is_in_the_whole_paper() -> None:
-    specs = [read(name) for name in SUITES["dpcache/all"]]
+def test_every_built_in_mechanism_is_in_a_whole_paper() -> None:
+    """Sequence models of the field stand beside the triple-latent paper's, and are in specs of their own."""
+    specs = [read(name) for name in (*SUITES["dpcache/all"], *SUITES["triple-latent/all"], "sequence-models")]
     built_in = {name for name in MECHANISMS.names() if MECHANISMS.config_class(name).__module__.startswith("models.")}
     assert built_in <= {config.name for spec in specs for config in spec.mechanism_configs()}
 
