@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from torch import cat
 from torch.nn import Module
-from torch.nn.functional import gelu, pad
+from torch.nn.functional import conv1d, gelu, pad
 
 from models.sequence.layers import Dropout, Linear
 from models.sequence.triple_config import TAPS
@@ -31,9 +31,13 @@ class LocalConvolution(Module):
         self.drop = Dropout(lanes, dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        padded, length = pad(x, (0, 0, TAPS - 1 - self.later, self.later)), x.shape[2]
-        near = cat([padded[:, :, tap : tap + length] for tap in range(TAPS)], dim=3)
-        y: Tensor = x + self.drop(gelu(self.mix(near)))
+        lanes, _, _, width = x.shape
+        padded = pad(x, (0, 0, TAPS - 1 - self.later, self.later))
+        channels = padded.permute(1, 0, 3, 2).flatten(1, 2)
+        taps = self.mix.weight.view(lanes * width, TAPS, width).mT
+        bias = None if self.mix.bias is None else self.mix.bias.flatten()
+        mixed = conv1d(channels, taps, bias, groups=lanes)
+        y: Tensor = x + self.drop(gelu(mixed.view(-1, lanes, width, x.shape[2]).permute(1, 0, 3, 2)))
         return y
 
     def next(self, x: Tensor, state: State) -> Tensor:

@@ -23,11 +23,16 @@ class Linear(Module):
         self.bias = Parameter(lanes.zeros(outputs)) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
-        if len(self.weight) == 1:
-            return linear(x, self.weight.squeeze(0), None if self.bias is None else self.bias.squeeze(0))
-        rows, weight = x.flatten(1, -2), self.weight.mT
-        y = bmm(rows, weight) if self.bias is None else baddbmm(self.bias[:, None], rows, weight)
-        return y.view(*x.shape[:-1], -1)
+        return affine(x, self.weight, self.bias)
+
+
+def affine(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x W^T + b, of x [S, ..., inputs], each lane with its own W [S, outputs, inputs] and b [S, outputs]."""
+    if len(weight) == 1:
+        return linear(x, weight.squeeze(0), None if bias is None else bias.squeeze(0))
+    rows, columns = x.flatten(1, -2), weight.mT
+    y = bmm(rows, columns) if bias is None else baddbmm(bias[:, None], rows, columns)
+    return y.view(*x.shape[:-1], -1)
 
 
 class LayerNorm(Module):

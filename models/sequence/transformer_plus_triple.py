@@ -4,39 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from torch import Tensor, cat
-
 from models.sequence.attention import Transformer
-from models.sequence.layers import LayerNorm, Linear
+from models.sequence.layers import LayerNorm
 from models.sequence.model import State, taken
 from models.sequence.triple import Triple
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from models.mechanisms.transformer_plus_triple import TransformerPlusTripleConfig
     from models.sequence.lanes import Lanes
 
 
 class TokenTriple(Triple):
-    """A triple-latent layer whose state is fed by the bare embeddings of tokens."""
-
-    def __init__(self, config: TransformerPlusTripleConfig, lanes: Lanes) -> None:
-        super().__init__(config, lanes, projected=3)
-        self.token = Linear(lanes, config.width, config.heads * config.state, bias=False)
+    """A triple-latent layer whose state is made of the bare embeddings of tokens."""
 
     def follow(self, x: Tensor, tokens: Tensor, at: Tensor | None) -> Tensor:
         """The output at positions `at` for the stream `x` [S, B, T, d] of embedded `tokens` [S, B, T, d]."""
-        u = self.norm(x)
-        mixed = self.recur(u, self.projections(u, tokens), at)
-        return self.fed(taken(x, at) + self.drop(mixed))
+        return self.fed(taken(x, at) + self.drop(self.recur(self.norm(x), at, tokens)))
 
     def follow_next(self, x: Tensor, token: Tensor, state: State) -> Tensor:
         """The same for the next token, `x` and `token` [S, B, d]."""
-        u = self.norm(x)
-        return self.fed(x + self.recur_next(u, self.projections(u, token), state))
-
-    def projections(self, u: Tensor, tokens: Tensor) -> Tensor:
-        """Of all four factors, a first [..., 4·H·S]."""
-        return cat([self.token(tokens), self.project(u)], dim=-1)
+        return self.fed(x + self.recur_next(self.norm(x), state, token))
 
 
 class TransformerPlusTriple(Transformer):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from torch.nn.functional import logsigmoid, pad
 
-from models.sequence.layers import FeedForward, Linear, join_heads
+from models.sequence.layers import FeedForward, Linear, affine, join_heads
 from models.sequence.model import Block, State, taken
 from models.sequence.recurrence import decayed_sum, decayed_sum_step, linear_attention, linear_attention_step
 from models.sequence.recurrence.linear_attention_at import linear_attention_at
@@ -24,22 +24,20 @@ FEW = 64
 """Positions up to which reading each for itself is less work than carrying states through all tokens."""
 
 
-class Factors(NamedTuple):
-    """What a layer makes of its tokens, in lanes N = S·B·H of recurrences.
+class Written(NamedTuple):
+    """What a layer's memories take in of its tokens, in lanes N = S·B·H of recurrences.
 
-    state, pair [N, T, S]  what enters the state and what is paired with it, a and b, each times what its gate lets in
-    left, right [N, T, S]  what the pair memory is read with
+    state [N, T, S]        what enters the state: the factor a, times what its gate lets in
+    pair [N, T, S]         what the state is paired with: the factor b
+    share [N, T]           how much of the pair its gate lets in
     keep, pair_keep [N, T] logarithms of the shares of the state and of the pair memory that are kept
-    write [N, T]           share of the new pair that enters its memory
     """
 
     state: Tensor
     pair: Tensor
-    left: Tensor
-    right: Tensor
+    share: Tensor
     keep: Tensor
     pair_keep: Tensor
-    write: Tensor
 
 
 class Triple(Block):
@@ -53,60 +51,62 @@ class Triple(Block):
     linear attention with decay γ, query left_t, key s_{t-1} and value b_t.
     """
 
-    def __init__(
-        self,
-        config: TripleConfig,
-        lanes: Lanes,
-        read: int | None = None,
-        projected: int = 4,
-    ) -> None:
-        """read: numbers that a head reads, as many as its state has if None; projected: factors made of the token."""
+    def __init__(self, config: TripleConfig, lanes: Lanes, read: int | None = None) -> None:
+        """read: numbers that a head reads, as many as its state has if None."""
         super().__init__(lanes, config.width, config.dropout, FeedForward(lanes, config.width, config.dropout))
-        self.heads = config.heads
-        self.project = Linear(lanes, config.width, projected * config.heads * config.state, bias=False)
+        self.heads, self.size = config.heads, config.heads * config.state
+        self.project = Linear(lanes, config.width, 4 * self.size, bias=False)
         self.gates = Linear(lanes, config.width, 2 * config.heads)
         self.out = Linear(lanes, config.heads * (read or config.state), config.width, bias=False)
 
     def mix(self, u: Tensor, at: Tensor | None = None) -> Tensor:
-        return self.recur(u, self.project(u), at)
+        return self.recur(u, at)
 
-    def recur(self, u: Tensor, projected: Tensor, at: Tensor | None) -> Tensor:
-        """What tokens `u` [S, B, T, d] read, given the projections [S, B, T, 4·H·S] of their four factors."""
-        f = self.factors(u, projected)
-        before = pad(decayed_sum(f.state, f.keep)[:, :-1], (0, 0, 1, 0))
-        out: Tensor = self.out(join_heads(self.read(u, f, before, at), len(u), self.heads))
+    def recur(self, u: Tensor, at: Tensor | None = None, source: Tensor | None = None) -> Tensor:
+        """What tokens `u` [S, B, T, d] read at positions `at`; `source` [S, B, T, d]: what states are made of, not u."""
+        a, b, left, right = self.factors(u, at, source)
+        w = self.written(u, a, b)
+        before = pad(decayed_sum(w.state, w.keep)[:, :-1], (0, 0, 1, 0))
+        out: Tensor = self.out(join_heads(self.read(u, w, before, left, right, at), len(u), self.heads))
         return out
 
-    def factors(self, u: Tensor, projected: Tensor) -> Factors:
-        """Factors and gates of every head."""
-        a, b, left, right = by_head(projected.tanh(), 4, self.heads)
-        keep, pair_keep = by_head(self.gates(u), 2, self.heads).squeeze(-1)
-        write = (-pair_keep).sigmoid()
-        state = a * (-keep).sigmoid()[..., None]
-        return Factors(state, b, left, right, logsigmoid(keep), logsigmoid(pair_keep), write)
+    def factors(self, u: Tensor, at: Tensor | None, source: Tensor | None) -> list[Tensor]:
+        """a and b [N, T, S] of all tokens, left and right [N, P, S] of those at positions `at`."""
+        if at is None and source is None:
+            return list(by_head(self.project(u).tanh(), 4, self.heads))
+        a, b, asked = self.project.weight.tensor_split((self.size, 2 * self.size), dim=1)
+        made = [affine(u if source is None else source, a), affine(u, b), affine(taken(u, at), asked)]
+        return [part for x in made for part in by_head(x.tanh(), x.shape[3] // self.size, self.heads)]
 
-    def read(self, u: Tensor, f: Factors, before: Tensor, at: Tensor | None) -> Tensor:
+    def written(self, u: Tensor, a: Tensor, b: Tensor) -> Written:
+        """What tokens add to the memories of every head, and how much of what is there they keep."""
+        keep, pair_keep = by_head(self.gates(u), 2, self.heads).squeeze(-1)
+        state = a * (-keep).sigmoid()[..., None]
+        return Written(state, b, (-pair_keep).sigmoid(), logsigmoid(keep), logsigmoid(pair_keep))
+
+    def read(self, u: Tensor, w: Written, before: Tensor, left: Tensor, right: Tensor, at: Tensor | None) -> Tensor:
         """What heads read [N, P, ...] at positions `at`, where `before` are the states [N, T, S] before each token."""
-        pairs = attend(f.left, before, f.pair * f.write[..., None], f.pair_keep, at)
-        return pairs * taken(f.right, at, 1)
+        return right * attend(left, before, w.pair * w.share[..., None], w.pair_keep, at)
 
     def mix_next(self, u: Tensor, state: State) -> Tensor:
-        return self.recur_next(u, self.project(u), state)
+        return self.recur_next(u, state)
 
-    def recur_next(self, u: Tensor, projected: Tensor, state: State) -> Tensor:
-        """The same as `recur` for the next token `u` [S, B, d]."""
-        f = Factors(*(factor[:, 0] for factor in self.factors(u[:, :, None], projected[:, :, None])))
-        before = state.get("state", f.state.new_zeros(f.state.shape))
-        _, state["state"] = decayed_sum_step(f.state, f.keep, before)
-        read = self.read_next(u, f, before, state)
+    def recur_next(self, u: Tensor, state: State, source: Tensor | None = None) -> Tensor:
+        """The same as `recur` for the next token, `u` and `source` [S, B, d]."""
+        now = u[:, :, None]
+        a, b, left, right = self.factors(now, None, None if source is None else source[:, :, None])
+        w, left, right = Written(*(part[:, 0] for part in self.written(now, a, b))), left[:, 0], right[:, 0]
+        before = state.get("state", w.state.new_zeros(w.state.shape))
+        _, state["state"] = decayed_sum_step(w.state, w.keep, before)
+        read = self.read_next(u, w, before, left, right, state)
         out: Tensor = self.out(join_heads(read[:, None], len(u), self.heads))
         return out[:, :, 0]
 
-    def read_next(self, u: Tensor, f: Factors, before: Tensor, state: State) -> Tensor:
+    def read_next(self, u: Tensor, w: Written, before: Tensor, left: Tensor, right: Tensor, state: State) -> Tensor:
         """The same as `read` for the next token: [N, ...]."""
-        value = f.pair * f.write[:, None]
-        read, state["pairs"] = linear_attention_step(f.left, before, value, f.pair_keep, state.get("pairs"))
-        return read * f.right
+        value = w.pair * w.share[:, None]
+        read, state["pairs"] = linear_attention_step(left, before, value, w.pair_keep, state.get("pairs"))
+        return right * read
 
 
 class TripleSlot(Triple):
@@ -122,20 +122,19 @@ class TripleSlot(Triple):
         super().__init__(config, lanes, config.slots)
         self.choose = Linear(lanes, config.width, config.heads * config.slots)
 
-    def read(self, u: Tensor, f: Factors, before: Tensor, at: Tensor | None) -> Tensor:
-        written = self.shares(u) * f.write[..., None]
-        left = attend(f.left, before, written, f.pair_keep, at)
-        return left * attend(f.right, f.pair, written, f.pair_keep, at)
+    def read(self, u: Tensor, w: Written, before: Tensor, left: Tensor, right: Tensor, at: Tensor | None) -> Tensor:
+        taken_in = self.shares(u) * w.share[..., None]
+        return attend(left, before, taken_in, w.pair_keep, at) * attend(right, w.pair, taken_in, w.pair_keep, at)
 
     def shares(self, u: Tensor) -> Tensor:
         """How much of a token each slot takes [N, T, M]."""
         return by_head(self.choose(u), 1, self.heads)[0].softmax(-1)
 
-    def read_next(self, u: Tensor, f: Factors, before: Tensor, state: State) -> Tensor:
-        written = self.shares(u[:, :, None])[:, 0] * f.write[:, None]
-        left, state["left"] = linear_attention_step(f.left, before, written, f.pair_keep, state.get("left"))
-        right, state["right"] = linear_attention_step(f.right, f.pair, written, f.pair_keep, state.get("right"))
-        return left * right
+    def read_next(self, u: Tensor, w: Written, before: Tensor, left: Tensor, right: Tensor, state: State) -> Tensor:
+        taken_in = self.shares(u[:, :, None])[:, 0] * w.share[:, None]
+        first, state["left"] = linear_attention_step(left, before, taken_in, w.pair_keep, state.get("left"))
+        second, state["right"] = linear_attention_step(right, w.pair, taken_in, w.pair_keep, state.get("right"))
+        return first * second
 
 
 def by_head(x: Tensor, parts: int, heads: int) -> Tensor:
@@ -146,7 +145,10 @@ def by_head(x: Tensor, parts: int, heads: int) -> Tensor:
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor, at: Tensor | None) -> Tensor:
-    """Linear attention [N, P, V] at positions `at`; a few of them read for themselves, without any state."""
-    if at is not None and len(at) <= FEW:
-        return linear_attention_at(taken(q, at, 1), k, v, log_decay, at)
-    return taken(linear_attention(q, k, v, log_decay)[0], at, 1)
+    """Linear attention with `q` [N, P, K] at positions `at`: a few of them read for themselves, without any state."""
+    if at is None:
+        return linear_attention(q, k, v, log_decay)[0]
+    if len(at) <= FEW:
+        return linear_attention_at(q, k, v, log_decay, at)
+    everywhere = q.new_zeros(k.shape).index_copy(1, at, q)
+    return linear_attention(everywhere, k, v, log_decay)[0].index_select(1, at)
