@@ -86,7 +86,7 @@ def follow(
 ) -> None:
     """Write the choices of sequences first..stop-1."""
     tokens, width = keys.shape[1:]
-    held = np.zeros((slots, width))
+    held = np.zeros((width, slots))  # so that the slots are what one instruction works on
     lengths, strength, scores = np.zeros((3, slots))
     for n in range(first, stop):
         strength[:] = -1.0
@@ -109,27 +109,27 @@ def follow(
                 chain[n, t], before[n, t] = chain[n, old], stronger[n, old]
                 rate = g / (strength[best] + g)
                 for j in range(width):
-                    held[best, j] += rate * (key[j] - held[best, j])
+                    held[j, best] += rate * (key[j] - held[j, best])
                 if strength[best] > g:
                     stronger[n, t], g = stronger[n, old], strength[best]
             else:
-                held[best] = key
+                held[:, best] = key
             strength[best], version[best] = g, t
-            lengths[best] = np.sqrt((held[best] * held[best]).sum())
+            lengths[best] = np.sqrt((held[:, best] * held[:, best]).sum())
 
 
 @kernel
 def compare(key: Array, held: Array, lengths: Array, strength: Array, empty_below: float, cosines: Array) -> None:
-    """Write cosines [M] of `key` [d] with keys `held` [M, d]; empty slots get -inf, keys of no length a cosine of 0."""
+    """Write cosines [M] of `key` [d] with keys `held` [d, M]; empty slots get -inf, keys of no length a cosine of 0."""
     length = np.sqrt((key * key).sum())
-    for m in range(len(held)):
-        product = 0.0
+    cosines[:] = 0.0
+    for j in range(len(key)):
+        for m in range(len(cosines)):
+            cosines[m] += key[j] * held[j, m]
+    for m in range(len(cosines)):
+        cosines[m] = cosines[m] / (length * lengths[m]) if length * lengths[m] > 0.0 else 0.0
         if strength[m] <= empty_below:
             cosines[m] = -np.inf
-            continue
-        for j in range(len(key)):
-            product += key[j] * held[m, j]
-        cosines[m] = product / (length * lengths[m]) if length * lengths[m] > 0.0 else 0.0
 
 
 @kernel
