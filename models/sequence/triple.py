@@ -63,7 +63,10 @@ class Triple(Block):
         return self.recur(u, at)
 
     def recur(self, u: Tensor, at: Tensor | None = None, source: Tensor | None = None) -> Tensor:
-        """What tokens `u` [S, B, T, d] read at positions `at`; `source` [S, B, T, d]: what states are made of, not u."""
+        """What tokens `u` [S, B, T, d] read at positions `at`.
+
+        source [S, B, T, d]: what states are made of, the same tokens if None
+        """
         a, b, left, right = self.factors(u, at, source)
         w = self.written(u, a, b)
         before = pad(decayed_sum(w.state, w.keep)[:, :-1], (0, 0, 1, 0))

@@ -69,14 +69,19 @@ class Head:
         return (self.left @ q) * (self.right @ r)
 
 
-def layer_parts(config: SequenceConfig, w: Weights, layer: str, stream: list[Array]) -> tuple[list[Array], list[Array]]:
-    """Normalised inputs of a layer and what its heads mix, token by token."""
+def layer_parts(
+    config: SequenceConfig, w: Weights, layer: str, stream: list[Array], sources: list[Array] | None = None
+) -> tuple[list[Array], list[Array]]:
+    """Normalised inputs of a layer and what its heads mix, token by token; sources: what states are made of instead."""
     slots = getattr(config, "slots", None)
     heads = [Head(config.state, slots) for _ in range(config.heads)]
     inputs, mixed = [], []
-    for x in stream:
+    for t, x in enumerate(stream):
         u = layer_norm(x, w, f"{layer}.norm")
-        factors = np.tanh(linear(u, w, f"{layer}.project")).reshape(4, config.heads, config.state)
+        projected = linear(u, w, f"{layer}.project").reshape(4, config.heads, config.state)
+        if sources is not None:
+            projected[0] = linear(sources[t], w, f"{layer}.project").reshape(projected.shape)[0]
+        factors = np.tanh(projected)
         gates = sigmoid(linear(u, w, f"{layer}.gates")).reshape(2, config.heads)
         shares = linear(u, w, f"{layer}.choose").reshape(config.heads, slots) if slots else None
         reads = [
@@ -86,6 +91,12 @@ def layer_parts(config: SequenceConfig, w: Weights, layer: str, stream: list[Arr
         inputs.append(u)
         mixed.append(linear(np.concatenate(reads), w, f"{layer}.out"))
     return inputs, mixed
+
+
+def fed(y: Array, w: Weights, layer: str) -> Array:
+    """`y` and what the feed-forward part makes of it."""
+    inner = gelu(linear(layer_norm(y, w, f"{layer}.feed_norm"), w, f"{layer}.feed.rise"))
+    return y + linear(inner, w, f"{layer}.feed.fall")
 
 
 def recall(config: SequenceConfig, w: Weights, memory: str, text: list[Array], basis: Array, t: int) -> Array:
@@ -134,8 +145,7 @@ def logits(config: SequenceConfig, w: Weights, ids: list[int]) -> Array:
                     y = y + m
                 else:
                     y = x + linear(np.concatenate([mixed[t], m]), w, f"{layer}.memory.join")
-            inner = gelu(linear(layer_norm(y, w, f"{layer}.feed_norm"), w, f"{layer}.feed.rise"))
-            stream[t] = y + linear(inner, w, f"{layer}.feed.fall")
+            stream[t] = fed(y, w, layer)
     out = [w["tokens.weight"] @ layer_norm(h, w, "norm") for h in stream]
     if with_memory and config.fusion == "logits":
         out = [o + w["tokens.weight"] @ layer_norm(m / active, w, "read_norm") for o, m in zip(out, read, strict=True)]

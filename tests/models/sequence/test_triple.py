@@ -14,7 +14,7 @@ from models.sequence.model import SequenceModel, state_bytes
 from models.sequence.recurrence import linear_attention
 from models.sequence.recurrence.linear_attention_at import linear_attention_at
 from tests.models.sequence.presets import PRESETS, build, config, enliven
-from tests.models.sequence.reference import logits
+from tests.models.sequence.reference import fed, layer_norm, layer_parts, logits
 
 SMALL: dict[str, Any] = {"width": 12, "layers": 2, "heads": 3, "state": 4}
 VOCABULARY, LENGTH = 11, 24
@@ -47,6 +47,23 @@ def test_models_are_their_equations(preset: str, options: dict[str, Any]) -> Non
             found = model(ids)[0, 0].numpy()
         assert np.abs(expected).max() > 0.1, seed
         np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10)
+
+
+def test_the_transformer_and_the_layer_beside_it_add_up_to_logits() -> None:
+    described = config("transformer_plus_triple", **SMALL)
+    model = enliven(build(described, VOCABULARY, LENGTH)).double().eval()
+    w = {name: parameter[0].detach().numpy() for name, parameter in model.named_parameters()}
+    ids = ids_with_copies(3)
+    text = [w["tokens.weight"][i] for i in ids[0, 0].tolist()]
+    stream = [e + w["places.weight"][t] for t, e in enumerate(text)]
+    _, mixed = layer_parts(described, w, "triple", stream, text)
+    c = [fed(x + m, w, "triple") for x, m in zip(stream, mixed, strict=True)]
+    with torch.no_grad():
+        alone = build(config("transformer", **{k: v for k, v in SMALL.items() if k != "state"}), VOCABULARY, LENGTH)
+        alone.double().eval().load_state_dict(model.state_dict(), strict=False)
+        beside = (model(ids) - alone(ids))[0, 0].numpy()
+    expected = [w["tokens.weight"] @ layer_norm(x, w, "triple_norm") for x in c]
+    np.testing.assert_allclose(beside, expected, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("preset", ["hybrid", "slot-hybrid", "assoc-gated-last-logits"])
