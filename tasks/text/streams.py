@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,10 +19,15 @@ from tasks.corpora import LOCK_SECONDS, CorpusError, data_cache
 from tasks.text.documents import Piece, pieces
 from tasks.text.vocabulary import Vocabulary
 
+log = logging.getLogger(__name__)
+
 Width = type[np.uint16] | type[np.uint32]
 
 FORMAT = 1
 """Of what is kept: a number that whoever changes how text becomes ids must raise."""
+
+LARGE_BYTES = 64 << 20
+"""Size of a file from which on people are told that it is being encoded."""
 
 BATCH_CHARACTERS = 1 << 22
 """Text that is encoded in one call: a tokenizer uses several threads for it."""
@@ -55,6 +61,8 @@ def kept_streams(path: Path, share: Fraction, vocabulary: Vocabulary, made_of: S
         folder.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(folder.with_name(f".{key}.lock"), timeout=LOCK_SECONDS):
             if not folder.is_dir():
+                if path.stat().st_size > LARGE_BYTES:
+                    log.warning("encoding %s, which takes a while, once: its ids are kept in %s", path, folder)
                 with tempfile.TemporaryDirectory(prefix=f".{key}-", dir=folder.parent) as scratch:
                     whole = Path(scratch) / key
                     whole.mkdir()
