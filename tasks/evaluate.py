@@ -25,7 +25,9 @@ from tasks.guard import Guarded, time_limit
 from tasks.seeds import generator
 from tasks.workload import Workload
 
-TIMING_METRICS = frozenset({"build_us_per_token", "read_us_per_query"})
+TIMING_METRICS = frozenset(
+    {"build_us_per_token", "read_us_per_query", "training_seconds", "training_tokens_per_second"}
+)
 """Metrics that depend on the machine and the moment; every other metric is a function of the trial's key."""
 
 SUMMED_METRICS = (

@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from models.sequence.lanes import Lanes
     from models.sequence.model import SequenceModel
 
-TRAINING_TIMES = ("training_seconds", "training_tokens_per_second")
-"""Metrics that depend on the machine and the moment."""
-
 TRAINED_METRICS = ("parameters", "bytes", "bytes_state", "training_loss", "leaks_future")
 """What every trained sequence model measures beside the workload's own metrics.
 

@@ -43,8 +43,8 @@ class Attention(Block):
         """Values read at positions `at`; fused, unless weights are dropped or only some positions read."""
         if at is None and not (self.training and self.weight_drop.share):
             # Fused kernels take heads of their own dimension alone, of which each lane here is one.
-            parts = (part[:, None] for part in (query, key, value))
-            return scaled_dot_product_attention(*parts, is_causal=True)[:, 0]
+            query, key, value = query[:, None], key[:, None], value[:, None]
+            return scaled_dot_product_attention(query, key, value, is_causal=True)[:, 0]
         places = arange(key.shape[1], device=key.device)
         future = places > (places if at is None else at)[:, None]
         scores = (query @ key.mT / key.shape[2] ** 0.5).masked_fill(future, float("-inf"))

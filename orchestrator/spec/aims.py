@@ -11,7 +11,6 @@ from orchestrator.spec.problems import Place, Problems
 from tasks.evaluate import TIMING_METRICS
 from tasks.kind import KINDS
 from tasks.metrics import metrics_of, shared_metrics
-from tasks.training import TRAINING_TIMES
 from tasks.workload import WORKLOADS
 
 
@@ -24,7 +23,7 @@ def check_metric(
     lacking = [one for one in names if name not in metrics_of(one, read)]
     if not names or not lacking:
         return
-    if name in TIMING_METRICS or name in TRAINING_TIMES:
+    if name in TIMING_METRICS:
         wrong = f"{quoted(name)} is a time: it depends on what else the machine computes"
         problems.at(at, wrong, expected=one_of(known), hint="times are measured by `kind: cost_scaling`")
     elif len(lacking) < len(names):

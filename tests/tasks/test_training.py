@@ -12,8 +12,8 @@ import tasks.saved_training
 import tasks.training
 from models.config import canonical_json
 from models.mechanisms.transformer import TransformerConfig
-from tasks.evaluate import Outcome
-from tasks.training import TRAINED_METRICS, TRAINING_TIMES, Lane, train
+from tasks.evaluate import TIMING_METRICS, Outcome
+from tasks.training import TRAINED_METRICS, Lane, train
 from tasks.workloads.token_recall import TokenRecall, TokenRecallConfig
 
 WORKLOAD = TokenRecall(TokenRecallConfig(pairs=2, length=16))
@@ -31,7 +31,7 @@ def run(*lanes: Lane, device: Any = "cpu", **options: Any) -> list[Outcome]:
 def numbers(outcome: Outcome) -> dict[str, float]:
     """Metrics that are no times."""
     assert outcome.metrics is not None, outcome.message
-    return {name: value for name, value in outcome.metrics.items() if name not in TRAINING_TIMES}
+    return {name: value for name, value in outcome.metrics.items() if name not in TIMING_METRICS}
 
 
 def test_trials_measure_what_they_say() -> None:
