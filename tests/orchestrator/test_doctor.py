@@ -53,6 +53,7 @@ def only(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Callable[[Settings],
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("ray")
 def test_a_machine_that_can_run_is_told_so(tmp_path: Path, no_token: Path) -> None:
     kept = {k: v for k, v in os.environ.items() if not k.startswith("SLOTSWEEP_") and k != "RAY_ADDRESS"}
     token = tmp_path / "token"

@@ -261,6 +261,7 @@ def test_the_last_lines_of_a_dead_worker_are_those_of_its_own_files(tmp_path: Pa
     assert worker_log_tail(80, tmp_path / "none") == []
 
 
+@pytest.mark.xdist_group("ray")
 def test_ray_names_its_workers_files_as_we_think(tmp_path: Path) -> None:
     """On a real Ray, in a process of its own: what a killed worker printed is found."""
     program = (
