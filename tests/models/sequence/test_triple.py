@@ -66,6 +66,19 @@ def test_the_transformer_and_the_layer_beside_it_add_up_to_logits() -> None:
     np.testing.assert_allclose(beside, expected, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("batch", [1, 3])
+def test_copies_of_a_token_tie_in_single_precision_too(batch: int) -> None:
+    """Else rounding would choose which of them are kept, and what followed them is not the same."""
+    described = config("triple_memory", width=64, layers=1, top_k=3)
+    model = enliven(build(described, 40, 131)).eval()
+    ids = torch.from_numpy(np.random.default_rng(4).integers(0, 4, (1, batch, 131)))
+    w = {name: parameter[0].detach().double().numpy() for name, parameter in model.named_parameters()}
+    with torch.no_grad():
+        found = model(ids)[0].numpy()
+    expected = logits(described, w, ids[0, -1].tolist())
+    np.testing.assert_allclose(found[-1], expected, rtol=0, atol=1e-4 * np.abs(expected).max())
+
+
 @pytest.mark.parametrize("preset", ["hybrid", "slot-hybrid", "assoc-gated-last-logits"])
 def test_the_published_convolution_tells_exactly_the_two_tokens_to_come(preset: str) -> None:
     for sides, reach in (("causal", 0), ("two_sided", 2)):
