@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from models.sequence.recurrence.forms import Form, check, chosen
+from models.sequence.recurrence.forms import Form, check, chosen, full_precision
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -43,6 +43,7 @@ class Entries(NamedTuple):
         return Entries(keys, values, strengths)
 
 
+@full_precision
 def associative_read(
     q: Tensor,
     k: Tensor,
@@ -78,15 +79,7 @@ def associative_read(
         positions = torch.arange(sizes["T"], device=q.device)
     else:
         q = q[:, positions]
-    match chosen(form, q):
-        case "reference":
-            return reference(q, k, v, top_k, log_strength, positions)
-        case "compiled":
-            from models.sequence.recurrence import compiled_associative_read
-
-            return compiled_associative_read.associative_read(q, k, v, top_k, log_strength, positions)
-        case _:
-            return chunked(q, k, v, top_k, log_strength, positions)
+    return read_at(q, k, v, top_k, log_strength, positions, form)
 
 
 def associative_read_step(
@@ -103,8 +96,24 @@ def associative_read_step(
     read = state.values.new_zeros(len(q), state.values.shape[2])
     if stored:
         now = torch.tensor([stored - 1 + AGE], device=q.device)
-        read = chunked(q[:, None], state.keys, state.values, top_k, state.log_strength, now)[:, 0]
+        read = read_at(q[:, None], state.keys, state.values, top_k, state.log_strength, now, None)[:, 0]
     return read, state if entry is None else state.followed_by(entry)
+
+
+@full_precision
+def read_at(
+    q: Tensor, k: Tensor, v: Tensor, top_k: int, log_strength: Tensor | None, positions: Tensor, form: Form | None
+) -> Tensor:
+    """What queries `q` [N, P, a] read at `positions` [P] in one of the forms below."""
+    match chosen(form, q):
+        case "reference":
+            return reference(q, k, v, top_k, log_strength, positions)
+        case "compiled":
+            from models.sequence.recurrence import compiled_associative_read
+
+            return compiled_associative_read.associative_read(q, k, v, top_k, log_strength, positions)
+        case _:
+            return chunked(q, k, v, top_k, log_strength, positions)
 
 
 def reference(q: Tensor, k: Tensor, v: Tensor, top_k: int, log_strength: Tensor | None, positions: Tensor) -> Tensor:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from models.sequence.recurrence.decay import between, in_chunks, since_start
-from models.sequence.recurrence.forms import Form, check, chosen
+from models.sequence.recurrence.forms import Form, check, chosen, full_precision
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
+@full_precision
 def decayed_sum(x: Tensor, log_decay: Tensor, state: Tensor | None = None, *, form: Form | None = None) -> Tensor:
     """All states [N, T, D] from inputs `x` [N, T, D] and `log_decay` [N, T] <= 0; `state` [N, D] came before (or 0).
 
@@ -28,6 +29,7 @@ def decayed_sum(x: Tensor, log_decay: Tensor, state: Tensor | None = None, *, fo
             return chunked(x, log_decay, state)
 
 
+@full_precision
 def decayed_sum_step(x: Tensor, log_decay: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """One token: from `x` [N, D], `log_decay` [N] and `state` [N, D], what is read and the state, here the same."""
     state = x if state is None else log_decay.exp()[:, None] * state + x

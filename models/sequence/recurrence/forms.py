@@ -2,13 +2,50 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 Form = Literal["reference", "chunked", "compiled"]
 FORMS: tuple[Form, ...] = ("reference", "chunked", "compiled")
+
+
+def full_precision(function: Callable[P, R]) -> Callable[P, R]:
+    """Let `function` compute in 32 bits what comes in 16, whatever torch.autocast says: states add up many small parts.
+
+    What is read comes back in the precision of the first tensor; a state to carry on stays in 32 bits.
+    """
+
+    @functools.wraps(function)
+    def run(*arguments: P.args, **options: P.kwargs) -> R:
+        import torch
+
+        given: list[Any] = [*arguments, *options.values()]
+        tensors = [part for part in given if isinstance(part, torch.Tensor)]
+        device = tensors[0].device.type
+        if not (any(map(is_half, tensors)) or (device != "meta" and torch.is_autocast_enabled(device))):
+            return function(*arguments, **options)
+        wide: list[Any] = [part.float() if is_half(part) else part for part in given]
+        with torch.autocast(device, enabled=False):
+            made: Any = function(*wide[: len(arguments)], **dict(zip(options, wide[len(arguments) :], strict=True)))
+        made = (made[0].to(tensors[0].dtype), *made[1:]) if isinstance(made, tuple) else made.to(tensors[0].dtype)
+        result: R = made
+        return result
+
+    return run
+
+
+def is_half(part: object) -> bool:
+    """Whether it is a tensor of 16-bit floats."""
+    import torch
+
+    return isinstance(part, torch.Tensor) and part.dtype in {torch.float16, torch.bfloat16}
 
 
 def chosen(form: Form | None, tensor: Tensor) -> Form:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from models.sequence.recurrence.decay import between, in_chunks, since_start
-from models.sequence.recurrence.forms import Form, check, chosen
+from models.sequence.recurrence.forms import Form, check, chosen, full_precision
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
+@full_precision
 def gated_delta(
     q: Tensor,
     k: Tensor,
@@ -42,6 +43,7 @@ def gated_delta(
             return chunked(q, k, v, log_decay, beta, state)
 
 
+@full_precision
 def gated_delta_step(
     q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor, beta: Tensor, state: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:

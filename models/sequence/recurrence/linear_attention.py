@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from models.sequence.recurrence.decay import between, in_chunks, since_start
-from models.sequence.recurrence.forms import Form, check, chosen
+from models.sequence.recurrence.forms import Form, check, chosen, full_precision
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
+@full_precision
 def linear_attention(
     q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor, state: Tensor | None = None, *, form: Form | None = None
 ) -> tuple[Tensor, Tensor]:
@@ -34,6 +35,7 @@ def linear_attention(
             return chunked(q, k, v, log_decay, state)
 
 
+@full_precision
 def linear_attention_step(
     q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor, state: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:

@@ -176,6 +176,18 @@ def test_token_by_token_reads_the_same(strong: bool) -> None:
         torch.testing.assert_close(read, whole[:, t])
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_half_precision_is_computed_in_32_bits(form: Form) -> None:
+    torch.manual_seed(5)
+    parts = [part.bfloat16() for part in drawn(2, 40, 16, 6, 5, torch.float32)]
+    with torch.autocast("cpu", torch.bfloat16):
+        found = associative_read(*parts[:3], 4, parts[3], form=form)
+        step, _ = associative_read_step(parts[0][:, 39], Entries(*(part[:, :38] for part in parts[1:])), 4)
+    wanted = associative_read(*(part.float() for part in parts[:3]), 4, parts[3].float(), form=form)
+    assert torch.equal(found, wanted.bfloat16())
+    torch.testing.assert_close(step, found[:, 39], rtol=0.01, atol=0.01)
+
+
 def test_what_cannot_be_read_has_no_influence() -> None:
     torch.manual_seed(4)
     q, k, v, _ = drawn(2, 40, 8, 6, 5, torch.float32)
