@@ -89,7 +89,7 @@ def test_a_bad_line_is_named(tmp_path: Path, line: bytes, message: str) -> None:
         list(pieces(path, TWENTIETH))
 
 
-@pytest.mark.parametrize("content", [b"no gzip at all", gzip.compress(b"a" * 9999)[:20]])
+@pytest.mark.parametrize("content", [b"no gzip at all", gzip.compress(b"a" * 9999)[:20]], ids=["none", "cut off"])
 def test_a_broken_archive_is_one_error(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "a.txt.gz"
     path.write_bytes(content)
