@@ -42,6 +42,11 @@ class Config(BaseModel):
         rounded: dict[str, Any] = round_numbers(tree)
         return rounded
 
+    @classmethod
+    def pinned(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        """`fields` of a config with what tells of the files that they name as these are now, so that it can be kept."""
+        return fields
+
     def flat(self) -> dict[str, Any]:
         """Every field but `name`, derived ones included, with numbers rounded: what a results table shows."""
         tree: dict[str, Any] = round_numbers(self.model_dump(mode="json"))

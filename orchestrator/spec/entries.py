@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -188,6 +188,7 @@ class _Reader:
             wrong = f"the axes of `{self._path}` make {len(entry)} configurations"
             self._problems.add(self._node, wrong, expected=f"at most {MOST_CONFIGS}")
             return None
+        entry = replace(entry, fixed=self._class.pinned(self._fixed))
         return Placed(entry, self._node, self._path, tuple(field for field in self._elsewhere if field in self._fixed))
 
     def _take(self, field: str, place: Elsewhere) -> None:

@@ -1,12 +1,16 @@
-"""A file of the user's in a config: it must be there, and its checksum stands for its content."""
+"""A file of the user's in a config: it must be there when it is named, and its checksum stands for its content.
+
+Once the checksum is known, as in what is kept of a trial, a config needs the file no more; whoever reads it checks it.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, ValidationInfo
 
+from tasks.corpora import CorpusError
 from tasks.text.documents import SUFFIXES, current_sha256, form_of
 
 BYTES = "bytes"
@@ -21,30 +25,41 @@ Sha256 = Annotated[
 ]
 
 
-def identified(data: Any, *fields: tuple[str, str]) -> Any:
-    """Raw fields of a config with absolute paths and their checksums, for each of `fields`: (path, checksum)."""
+def identified(data: Any, *fields: str) -> Any:
+    """Raw fields of a config with absolute paths, and the checksums of files that are there, for each of `fields`.
+
+    The checksum of `path` is `path_sha256`.
+    """
     if not isinstance(data, dict):
         return data
     filled = dict(data)
-    for field, checksum in fields:
+    for field in fields:
         given = data.get(field)
         if isinstance(given, str) and given != BYTES:
-            path = absolute(given)
+            path = Path(given).expanduser().absolute()
             filled[field] = str(path)
-            if data.get(checksum) is None and path.is_file():
-                filled[checksum] = _readable_sha256(path)
+            if data.get(checksum_of(field)) is None and path.is_file():
+                filled[checksum_of(field)] = _readable_sha256(path)
     return filled
 
 
-def check_unchanged(path: str | None, sha256: str | None) -> None:
-    """Raise ValueError unless the file is the one that `sha256` stands for."""
-    if path is not None and path != BYTES and sha256 is not None and (found := _readable_sha256(Path(path))) != sha256:
-        raise ValueError(f"{path} is another file than was meant: its SHA-256 is {found}, expected {sha256}")
+def checksum_of(field: str) -> str:
+    """The field that holds the checksum of a file; it must stand before it in the config."""
+    return f"{field}_sha256"
 
 
-def absolute(path: str) -> Path:
-    """`path` from the root on; `~` is the home folder."""
-    return Path(path).expanduser().absolute()
+def unchanged(path: str, sha256: str | None) -> Path:
+    """The file at `path`. Raises CorpusError unless it is still the one that `sha256` stands for."""
+    try:
+        found = current_sha256(Path(path))
+    except OSError as error:
+        raise CorpusError(f"cannot read {path}: {error.strerror}; put it back, or name another one") from error
+    if found != sha256:
+        raise CorpusError(
+            f"{path} is another file than was meant: its SHA-256 is {found}, expected {sha256}; put that one back, or "
+            "run the spec again for this one"
+        )
+    return Path(path)
 
 
 def _readable_sha256(path: Path) -> str:
@@ -54,30 +69,29 @@ def _readable_sha256(path: Path) -> str:
         raise ValueError(f"cannot read {path}: {error.strerror}") from error
 
 
-def _existing(path: str) -> str:
-    if not absolute(path).is_file():
-        raise ValueError(f"there is no file {absolute(path)}")
+def _known(path: str, info: ValidationInfo) -> str:
+    """`path`, unless nothing is known of its file: then it is not there."""
+    checksum = checksum_of(str(info.field_name))
+    if path != BYTES and info.data.get(checksum, "is wrong itself") is None:
+        raise ValueError(f"there is no file {path}")
     return path
 
 
 def _text_file(path: str) -> str:
     if form_of(Path(path)) is None:
         raise ValueError(f"{path} is none of {', '.join(f'{one}, {one}.gz' for one in SUFFIXES)}")
-    return _existing(path)
-
-
-def _tokenizer(path: str) -> str:
-    return path if path == BYTES else _existing(path)
+    return path
 
 
 TextPath = Annotated[
     str,
     AfterValidator(_text_file),
-    Field(description='file of UTF-8 text: .txt, or .jsonl with a "text" in every line; .gz may follow'),
+    AfterValidator(_known),
+    Field(description='UTF-8 text: .txt, or .jsonl with a "text" in every line; .gz may follow'),
 ]
 
 TokenizerPath = Annotated[
     str,
-    AfterValidator(_tokenizer),
+    AfterValidator(_known),
     Field(description="`bytes`, or a tokenizer.json of the `tokenizers` library whose pieces are bytes"),
 ]

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from tasks.catalogue import CORPORA
 from tasks.corpora import CorpusError, corpus_files
 from tasks.text.language import LanguageConfig, LanguageWorkload, Length
-from tasks.text.source import Sha256, TextPath, check_unchanged, identified
+from tasks.text.source import Sha256, TextPath, identified, unchanged
 from tasks.text.streams import TokenStreams, kept_streams
 from tasks.text.vocabulary import TokenizerVocabulary
 from tasks.workload import workload
@@ -30,18 +30,18 @@ class MiniMindConfig(LanguageConfig):
 
     name: Literal["minimind"] = "minimind"
     length: Length = 96
+    path_sha256: Sha256 = None
     path: TextPath | None = Field(None, description="a .jsonl or .txt in place of MiniMind's pretrain_t2t_mini.jsonl")
-    sha256: Sha256 = None
 
     @model_validator(mode="before")
     @classmethod
     def _identify(cls, data: Any) -> Any:
-        return identified(data, ("path", "sha256"))
+        return identified(data, "path")
 
-    @model_validator(mode="after")
-    def _unchanged(self) -> MiniMindConfig:
-        check_unchanged(self.path, self.sha256)
-        return self
+    @classmethod
+    def pinned(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        pinned: dict[str, Any] = identified(fields, "path")
+        return pinned
 
 
 @workload(MiniMindConfig)
@@ -62,7 +62,7 @@ class MiniMind(LanguageWorkload[MiniMindConfig]):
     def _text(self) -> tuple[Path, str]:
         """The file that is read, and its checksum."""
         if self.config.path is not None:
-            return Path(self.config.path), str(self.config.sha256)
+            return unchanged(self.config.path, self.config.path_sha256), str(self.config.path_sha256)
         corpus = CORPORA["minimind"]
         try:
             [(name, path)] = corpus_files(corpus).items()

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
 from tasks.text.language import LanguageConfig, LanguageWorkload
-from tasks.text.source import BYTES, Sha256, TextPath, TokenizerPath, check_unchanged, identified
+from tasks.text.source import BYTES, Sha256, TextPath, TokenizerPath, identified, unchanged
 from tasks.text.streams import TokenStreams, kept_streams
 from tasks.text.vocabulary import ByteVocabulary, TokenizerVocabulary, Vocabulary
 from tasks.workload import workload
@@ -21,10 +20,10 @@ class TextFileConfig(LanguageConfig):
     """
 
     name: Literal["text_file"] = "text_file"
+    path_sha256: Sha256 = None
     path: TextPath
-    sha256: Sha256 = None
-    tokenizer: TokenizerPath = BYTES
     tokenizer_sha256: Sha256 = None
+    tokenizer: TokenizerPath = BYTES
     end_of_document: str = Field(
         "<|endoftext|>", min_length=1, description="the tokenizer's mark that follows a document; bytes have their own"
     )
@@ -35,13 +34,12 @@ class TextFileConfig(LanguageConfig):
     @model_validator(mode="before")
     @classmethod
     def _identify(cls, data: Any) -> Any:
-        return identified(data, ("path", "sha256"), ("tokenizer", "tokenizer_sha256"))
+        return identified(data, "path", "tokenizer")
 
-    @model_validator(mode="after")
-    def _unchanged(self) -> TextFileConfig:
-        check_unchanged(self.path, self.sha256)
-        check_unchanged(self.tokenizer, self.tokenizer_sha256)
-        return self
+    @classmethod
+    def pinned(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        pinned: dict[str, Any] = identified(fields, "path", "tokenizer")
+        return pinned
 
 
 @workload(TextFileConfig)
@@ -55,9 +53,10 @@ class TextFile(LanguageWorkload[TextFileConfig]):
     def read(self) -> tuple[Vocabulary, TokenStreams]:
         config = self.config
         vocabulary: Vocabulary = ByteVocabulary()
-        made_of = [str(config.sha256), BYTES]
+        made_of = [str(config.path_sha256), BYTES]
         if config.tokenizer != BYTES:
-            vocabulary = TokenizerVocabulary(Path(config.tokenizer), config.end_of_document)
-            made_of = [str(config.sha256), str(config.tokenizer_sha256), config.end_of_document]
+            tokenizer = unchanged(config.tokenizer, config.tokenizer_sha256)
+            vocabulary = TokenizerVocabulary(tokenizer, config.end_of_document)
+            made_of = [str(config.path_sha256), str(config.tokenizer_sha256), config.end_of_document]
         share = Fraction(str(config.validation_share))
-        return vocabulary, kept_streams(Path(config.path), share, vocabulary, made_of)
+        return vocabulary, kept_streams(unchanged(config.path, config.path_sha256), share, vocabulary, made_of)

@@ -248,18 +248,24 @@ def test_too_little_text_is_said_with_the_cure(tmp_path: Path) -> None:
 def test_a_config_stands_for_the_content_of_its_file(tmp_path: Path, tokenizer: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("one\n")
-    config = TextFileConfig(path=str(path), tokenizer=str(tokenizer))
+    config = TextFileConfig(path=str(path), tokenizer=str(tokenizer), end_of_document=END)
     identity = config.identity()
     assert TextFileConfig(**identity) == config
     assert TextFileConfig(path=str(path)).identity()["tokenizer_sha256"] is None
     path.write_text("other\n")
     assert TextFileConfig(path=str(path)).identity() != identity
-    with pytest.raises(ValidationError, match=r"a\.txt is another file than was meant: its SHA-256 is"):
-        TextFileConfig(**identity)
+    kept = TextFileConfig(**identity)
+    assert kept == config  # what is kept of a trial needs no file
+    with pytest.raises(CorpusError, match=r"a\.txt is another file than was meant: its SHA-256 is"):
+        TextFile(kept)
+    path.unlink()
+    assert TextFileConfig(**identity) == config
+    with pytest.raises(CorpusError, match=r"cannot read .*a\.txt: No such file"):
+        TextFile(kept)
     path.write_text("one\n")
     tokenizer.write_text("{}")
-    with pytest.raises(ValidationError, match=r"tokenizer\.json is another file than was meant"):
-        TextFileConfig(**identity)
+    with pytest.raises(CorpusError, match=r"tokenizer\.json is another file than was meant"):
+        TextFile(kept)
 
 
 def test_relative_paths_are_those_of_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,7 +281,7 @@ def test_relative_paths_are_those_of_the_working_directory(tmp_path: Path, monke
         ({"path": "a.csv"}, r"a\.csv is none of \.txt, \.txt\.gz, \.jsonl, \.jsonl\.gz"),
         ({"path": "."}, r"is none of"),
         ({"path": "a.txt", "tokenizer": "no.json"}, r"there is no file /.*no\.json"),
-        ({"path": "a.txt", "sha256": "12"}, r"sha256"),
+        ({"path": "a.txt", "path_sha256": "12"}, r"sha256"),
         ({"path": "a.txt", "validation_share": 0.0}, r"validation_share"),
         ({}, r"path"),
     ],
