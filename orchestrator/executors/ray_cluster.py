@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from models.devices.device import DeviceClass
+from orchestrator import code_snapshot
 from orchestrator.code_snapshot import CodeSnapshot, unpack_code
 from orchestrator.errors import ExecutorError
 from orchestrator.executors.base import Event, Finished, Joined, Leaving, Lost, Refused, Shortage
@@ -208,6 +209,8 @@ class RayExecutor:
         """Start a worker at `place`; the reference to its card."""
         import ray
 
+        # By value: to import it, a worker would import our package, which then keeps its siblings unpinned beside it.
+        ray.cloudpickle.register_pickle_by_value(code_snapshot)
         node = self._nodes[place.node]
         options: dict[str, Any] = {"num_cpus": cpus, "max_restarts": 0, "max_task_retries": 0}
         if resources := place.resources(node):

@@ -253,6 +253,39 @@ def test_six_ways_to_fail_have_six_reasons_and_the_others_carry_on(home: Path, t
     assert "told to fail" in log.out
 
 
+WHEREABOUTS = """\
+import models, tasks, workers
+from models.mechanism import MECHANISMS, mechanism
+from models.config import SlotConfig
+from typing import Literal
+
+FullAttention = MECHANISMS.implementation("full_attention")
+
+
+class WhereConfig(SlotConfig):
+    name: Literal["where"] = "where"
+
+
+@mechanism(WhereConfig)
+class Where(FullAttention):
+    def __init__(self, configs):
+        super().__init__(configs)
+        with open(PLACE, "a") as file:
+            file.writelines(f"{package.__file__}\\n" for package in (models, tasks, workers))
+"""
+
+
+def test_workers_run_our_code_as_it_was_pinned_too(home: Path, tmp_path: Path) -> None:
+    place = tmp_path / "places"
+    (tmp_path / "whereabouts.py").write_text(WHEREABOUTS.replace("PLACE", repr(str(place))))
+    text = SMALL.replace("seeds: 4", "seeds: 1\nplugins: [whereabouts.py]")
+    (tmp_path / "spec.yaml").write_text(text.replace("{name: full_attention}", "{name: where}"))
+    ran = run(home, tmp_path, "run", "spec.yaml", "--json")
+    assert ran.code == 0, ran.err
+    folders = {Path(file).parent.parent.parent for file in place.read_text().splitlines()}
+    assert folders == {home / "code"}
+
+
 def test_editing_code_changes_no_sweep_that_is_running(home: Path, tmp_path: Path) -> None:
     """Scenario 15: workers run what was pinned at submission, also those that start after the edit."""
     plugin = tmp_path / "faulty_memory.py"
