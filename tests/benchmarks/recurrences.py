@@ -17,7 +17,7 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import gelu, logsigmoid, normalize
+from torch.nn.functional import gelu, logsigmoid, normalize, pad
 
 from models.sequence.recurrence import FORMS, Form, associative_read, decayed_sum, linear_attention
 
@@ -32,26 +32,25 @@ class DenseLayer(nn.Module):
         super().__init__()
         self.heads, self.size = heads, size
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(2))
-        self.a, self.b, self.left, self.right = (nn.Linear(width, heads * size, bias=False) for _ in range(4))
-        self.gates = nn.ModuleList(nn.Linear(width, heads) for _ in range(2))
+        self.factors = nn.Linear(width, 4 * heads * size, bias=False)
+        self.gates = nn.Linear(width, 2 * heads)
         self.out = nn.Linear(heads * size, width, bias=False)
         self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
 
     def forward(self, x: Tensor, form: Form) -> Tensor:
         u = self.norms[0](x)
-        a, b, left, right = (self.lanes(part(u).tanh()) for part in (self.a, self.b, self.left, self.right))
-        keep_s, keep_p = (self.lanes(gate(u))[..., 0] for gate in self.gates)
+        a, b, left, right = self.by_head(self.factors(u).tanh(), 4)
+        keep_s, keep_p = self.by_head(self.gates(u), 2).squeeze(3)
         s = decayed_sum(a * torch.sigmoid(-keep_s)[..., None], logsigmoid(keep_s), form=form)
-        before = torch.cat([torch.zeros_like(s[:, :1]), s[:, :-1]], dim=1)
-        key = before * torch.sigmoid(-keep_p)[..., None]
-        read, _ = linear_attention(left, key, b, logsigmoid(keep_p), form=form)
+        before = pad(s[:, :-1], (0, 0, 1, 0))
+        read, _ = linear_attention(left, before, b * torch.sigmoid(-keep_p)[..., None], logsigmoid(keep_p), form=form)
         read = (read * right).unflatten(0, (len(x), self.heads)).transpose(1, 2).flatten(2)
         y = x + self.out(read)
         return y + self.down(gelu(self.up(self.norms[1](y))))
 
-    def lanes(self, parts: Tensor) -> Tensor:
-        """[B, T, heads * n] as [B * heads, T, n]."""
-        return parts.unflatten(2, (self.heads, -1)).transpose(1, 2).flatten(0, 1)
+    def by_head(self, parts: Tensor, count: int) -> Tensor:
+        """[B, T, count * heads * n] as [count, B * heads, T, n]."""
+        return parts.unflatten(2, (count, self.heads, -1)).permute(2, 0, 3, 1, 4).flatten(1, 2)
 
 
 def layer_steps(tokens: int) -> dict[Form, Callable[[], None]]:
