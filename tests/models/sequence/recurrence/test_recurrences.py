@@ -15,6 +15,7 @@ from torch import Tensor
 
 from models.sequence import recurrence
 from models.sequence.recurrence import Form
+from tests.no_float64 import no_float64
 
 FAST_FORMS: tuple[Form, ...] = ("chunked", "compiled")
 NAMES = ("decayed_sum", "linear_attention", "gated_delta")
@@ -212,3 +213,17 @@ def test_bad_input_is_named(name: str) -> None:
         run(*parts, form="fused")
     with pytest.raises(ValueError, match="compiled form runs on the CPU in float32 and float64"):
         run(*(part.to("meta") for part in parts), form="compiled")
+
+
+def test_the_chunked_forms_need_no_64_bit_floats() -> None:
+    torch.manual_seed(7)
+    made: list[Tensor] = []
+    with no_float64():
+        q, k, v = (torch.randn(2, 150, 8, requires_grad=True) for _ in range(3))
+        log_decay, beta, unit = -torch.rand(2, 150), torch.rand(2, 150), torch.nn.functional.normalize(k, dim=-1)
+        made.append(recurrence.decayed_sum(v, log_decay, form="chunked"))
+        made += recurrence.linear_attention(q, k, v, log_decay, form="chunked")
+        made += recurrence.gated_delta(q, unit, v, log_decay, beta, form="chunked")
+        made.append(recurrence.associative_read(q, k, v, 4, log_decay, form="chunked"))
+        torch.stack([part.sum() for part in made]).sum().backward()
+    assert all(part.grad is not None and part.grad.isfinite().all() for part in (q, k, v))
