@@ -18,10 +18,14 @@ class _Strict(BaseModel):
 
 
 class Selection(_Strict):
-    """Rows of a sweep, told by fields of their configs; a mechanism may be given by its name alone."""
+    """Rows of a sweep, told by fields of their configs; a mechanism may be given by its name alone.
+
+    seeds  only these; None: all
+    """
 
     mechanism: Fields = Field(default_factory=dict)
     workload: Fields = Field(default_factory=dict)
+    seeds: tuple[int, ...] | None = Field(None, min_length=1)
 
     @model_validator(mode="before")
     @classmethod
@@ -35,11 +39,13 @@ class Selection(_Strict):
 class Value(Selection):
     """One number a seed: a metric of the one row that is selected.
 
-    metric  a metric's name, or `series.NAME` for numbers in a row: as many points as there are numbers
-    per     a metric to divide by, in the same row
-    at      of a series only the number at this place; -1 is the last
-    fold    of a series only its mean, largest or smallest number
-    excess  (value - chance) / (1 - chance), the share of what guessing leaves, by the chance of the same row
+    metric   a metric's name, or `series.NAME` for numbers in a row: as many points as there are numbers
+    per      a metric to divide by, in the same row
+    at       of a series only the number at this place; -1 is the last
+    fold     of a series only its mean, largest or smallest number
+    excess   (value - chance) / (1 - chance), the share of what guessing leaves, by the chance of the same row
+    reaches  1 for a number of so much or more, 0 for a smaller one: the mean is then a share of seeds
+    pooled   several rows a seed may be selected, of which the mean is taken
     """
 
     metric: str
@@ -47,14 +53,16 @@ class Value(Selection):
     excess: bool = False
     at: int | None = None
     fold: Literal["mean", "max", "min"] | None = None
+    reaches: float | None = None
+    pooled: bool = False
 
 
 class Curve(Selection):
-    """A metric at several points: the field `along` (`mechanism.budget`, say) has each of `points` in turn."""
+    """A metric at several points: the field `along` (`mechanism.budget`, or `seed`) has each of `points` in turn."""
 
     metric: str
     per: str | None = None
-    along: str = Field(pattern=r"^(mechanism|workload)\.\w+$")
+    along: str = Field(pattern=r"^((mechanism|workload)\.\w+|seed)$")
     points: tuple[Scalar, ...] = Field(min_length=2)
 
 
@@ -140,7 +148,7 @@ class IntervalTest(_Strict):
     because   why `within` is more than that
     outcomes  queries the published share is the mean of: its error is the binomial one
     sd, seeds the published standard deviation over how many seeds: its error is that of their mean
-    one_run   the published number is of one run, which may lie as far off the mean as single seeds do here
+    runs      the published number is the mean of so many runs, each of which may lie as far off as single seeds do here
     against   the number that would say the opposite; by default chance for a recall, and 0 for what is none
     """
 
@@ -150,15 +158,18 @@ class IntervalTest(_Strict):
     outcomes: int | None = Field(None, ge=1)
     sd: float | None = Field(None, ge=0)
     seeds: int = Field(10, ge=2)
-    one_run: bool = False
+    runs: int | None = Field(None, ge=1)
     against: float | None = None
 
 
 class ExactTest(_Strict):
-    """Whether every seed gives the published numbers, with `digits` after rounding to so many behind the point."""
+    """Whether every seed gives the published numbers, with `digits` after rounding to so many behind the point.
+
+    digits  -3 rounds to thousands
+    """
 
     name: Literal["exact"] = "exact"
-    digits: int | None = Field(None, ge=0, le=9)
+    digits: int | None = Field(None, ge=-9, le=9)
 
 
 class BoundTest(_Strict):

@@ -92,8 +92,8 @@ def _half(interval: Interval) -> float:
 
 def _published_error(test: IntervalTest, target: float, half: float, n: int) -> float:
     """Half width of the published number's own 95% interval, where ours over `n` seeds has `half`."""
-    if test.one_run:
-        return half * math.sqrt(n)
+    if test.runs is not None:
+        return half * math.sqrt(n / test.runs)
     if test.sd is not None:
         return student_quantile(test.seeds - 1) * test.sd / math.sqrt(test.seeds)
     if test.outcomes is not None:
@@ -174,13 +174,16 @@ def _dominates(test: DominanceTest, intervals: Sequence[Interval]) -> tuple[bool
 def describe(test: Test) -> str:
     """A test in words."""
     match test:
-        case IntervalTest(within=within, outcomes=outcomes, sd=sd, seeds=seeds, one_run=one_run, because=because):
+        case IntervalTest(within=within, outcomes=outcomes, sd=sd, seeds=seeds, runs=runs, because=because):
             error = f", published sd {sd:g} over {seeds} seeds" if sd is not None else ""
             error = error or (f", published over {outcomes} queries" if outcomes is not None else "")
-            error += ", published from one run" if one_run else ""
+            if runs is not None:
+                error += f", published from {'one run' if runs == 1 else f'{runs} runs'}"
             return f"interval: 95% of both, ±{within:g}{error}{f' ({because})' if because else ''}"
         case ExactTest(digits=digits):
-            return "exact" if digits is None else f"exact to {digits} digits"
+            if digits is None or digits >= 0:
+                return "exact" if digits is None else f"exact to {digits} digits"
+            return f"exact to {10**-digits:,}"
         case BoundTest(stated=stated):
             return f"bound{' stated by the paper' if stated else ' chosen for this test'}: 95% interval {_limits(test)}"
         case EquivalenceTest(margin=margin):

@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 
@@ -42,7 +45,7 @@ class Measured:
     """What was measured.
 
     samples   one a point
-    outcomes  independent outcomes in 0..1 that every value is the mean of, where that is known
+    outcomes  independent outcomes in 0..1 that every value is the mean of, where that is known; 1: values are 0 or 1
     chance    what guessing gives, where the values are recalls
     """
 
@@ -71,7 +74,22 @@ def take(measure: Measure, rows: Sequence[Row]) -> Measured:
 
 
 def _value(measure: Value, rows: Sequence[Row]) -> Measured:
-    cell = _one_cell(measure, rows)
+    if not measure.pooled:
+        return _reached(measure, _of_cell(measure, _one_cell(measure, rows)))
+    found = [_reached(measure, _of_cell(measure, cell)) for cell in _cells(measure, rows)]
+    total = reduce(lambda one, other: _paired(one, other, add), found)
+    return Measured(tuple({seed: value / len(found) for seed, value in sample.items()} for sample in total.samples))
+
+
+def _reached(measure: Value, found: Measured) -> Measured:
+    least = measure.reaches
+    if least is None:
+        return found
+    samples = tuple({seed: float(value >= least) for seed, value in sample.items()} for sample in found.samples)
+    return Measured(samples, outcomes=1)
+
+
+def _of_cell(measure: Value, cell: Sequence[Row]) -> Measured:
     if not measure.metric.startswith("series."):
         sample = {row["seed"]: _number(row, measure.metric, measure.per) for row in cell}
         if measure.excess:
@@ -89,13 +107,19 @@ def _value(measure: Value, rows: Sequence[Row]) -> Measured:
 
 
 def _curve(measure: Curve, rows: Sequence[Row]) -> Measured:
-    part, field = measure.along.split(".")
-    points = []
-    for point in measure.points:
-        selection = {"mechanism": measure.mechanism, "workload": measure.workload}
-        selection[part] = {**selection[part], field: point}
-        points.append(_value(Value(metric=measure.metric, per=measure.per, **selection), rows))
+    points = [
+        _value(Value(metric=measure.metric, per=measure.per, **_at(measure, point)), rows) for point in measure.points
+    ]
     return Measured(tuple(point.samples[0] for point in points), points[0].outcomes, points[0].chance)
+
+
+def _at(measure: Curve, point: Scalar) -> dict[str, Any]:
+    """The selection of one point of a curve."""
+    selection = measure.model_dump(include={"mechanism", "workload", "seeds"})
+    if measure.along == "seed":
+        return selection | {"seeds": (point,)}
+    part, field = measure.along.split(".")
+    return selection | {part: selection[part] | {field: point}}
 
 
 def _best(measure: Best, rows: Sequence[Row]) -> Measured:
@@ -176,7 +200,10 @@ def _done(selection: Selection, rows: Sequence[Row]) -> list[Row]:
     """The selected rows, if there are any and all are finished."""
     wanted = [*_columns("mechanism", selection.mechanism), *_columns("workload", selection.workload)]
     selected = [row for row in rows if all(row.get(column) in values for column, values in wanted)]
-    if not selected:
+    seeds = selection.seeds
+    if seeds is not None:
+        selected = [row for row in selected if row["seed"] in seeds]
+    if not selected or (seeds is not None and len({row["seed"] for row in selected}) < len(seeds)):
         raise LackingError(f"the sweep has no trial of {_words(selection)}")
     unfinished = [row for row in selected if row.get("state") != "done"]
     if unfinished:
@@ -234,4 +261,6 @@ def _words(selection: Selection) -> str:
         for part, fields in (("mechanism", selection.mechanism), ("workload", selection.workload))
         for name, value in fields.items()
     ]
+    if selection.seeds is not None:
+        parts.append(f"seed {', '.join(map(str, selection.seeds))}")
     return ", ".join(parts) or "the sweep"

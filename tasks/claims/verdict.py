@@ -9,7 +9,8 @@ from tasks.cells import Row
 from tasks.certificate import AblationJudgement, Judgement, Published, Verdict
 from tasks.claims.claim import Ablation, Claim, Statement
 from tasks.claims.decide import decide, describe
-from tasks.claims.measure import LackingError, take
+from tasks.claims.measure import LackingError, Sample, take
+from tasks.proportions import wilson_interval
 from tasks.statistics import mean_interval
 from tasks.summary import Interval
 
@@ -109,9 +110,15 @@ def _find(statement: Statement | None, published: Published | None, rows: Rows) 
         measured = take(statement.measure, rows[statement.sweep])
     except LackingError as lacking:
         return Finding((), None, str(lacking))
-    intervals = tuple(mean_interval(list(sample.values()), outcomes=measured.outcomes) for sample in measured.samples)
+    intervals = tuple(_interval(sample, measured.outcomes) for sample in measured.samples)
     try:
         passed, reason = decide(statement.test, published, measured, intervals)
     except LackingError as lacking:
         return Finding(intervals, None, str(lacking))
     return Finding(intervals, passed, reason)
+
+
+def _interval(sample: Sample, outcomes: int | None) -> Interval:
+    if outcomes == 1:
+        return wilson_interval(sum(sample.values()), len(sample), "seeds")
+    return mean_interval(list(sample.values()), outcomes=outcomes)

@@ -82,4 +82,4 @@ def test_a_folder_that_cannot_be_is_refused_before_anything_is_measured(slotswee
 def test_an_unknown_paper_is_refused_with_those_there_are(slotsweep) -> None:
     ran = slotsweep("claims", "dp-cache", "--no-run")
     assert ran.code == 2
-    assert "papers: dpcache" in ran.err
+    assert "papers: dpcache, triple-latent" in ran.err
