@@ -15,7 +15,7 @@ from tasks.kind import NOTHING_ASKED, Asked, Kind, KindConfig, kind
 from tasks.labels import ANY, SHARE, NamedCell, by_workload, legible
 from tasks.proportions import wilson_interval
 from tasks.statistics import deviation
-from tasks.summary import Chart, Grid, Section, Summary, Value
+from tasks.summary import Chart, Curve, Grid, Section, Summary, Value
 
 SCORES = {
     "recall": ("recall", SHARE),
@@ -77,7 +77,14 @@ episodes: 2048             # sequences that a trained model is tested on
                 *_differences(number, title, cells, metric),
                 *_curves(number, title, cells, metric),
             ]
-        return replace(summarise(rows, asked.until), sections=tuple(sections))
+        summary = summarise(rows, asked.until)
+        asking = tuple(panel for panel in summary.panels if any(_recalls(curve) for curve in panel.curves))
+        return replace(summary, panels=asking, sections=tuple(sections))
+
+
+def _recalls(curve: Curve) -> bool:
+    """Whether a curve's models were asked for anything: then recall against bytes is a frontier."""
+    return any("recall" in point.metrics for point in curve.points)
 
 
 def _scores(number: int, title: str, cells: Sequence[NamedCell], metric: str) -> Section:

@@ -1,0 +1,108 @@
+"""What a report of trained models says: scores, seeds that answer always the same, marks, charts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from models.mechanism import MECHANISMS
+from tasks.kind import KINDS
+from tasks.kinds.training import Training
+from tasks.summary import Interval, Section, Summary
+
+CURVE = [4.0, 3.0, 2.5]
+
+
+def rows(name: str, scores: list[dict[str, float]], workload: dict[str, Any] | None = None, **fields: Any) -> list[Any]:
+    """Rows of one model, one a seed, with these metrics."""
+    mechanism: Any = MECHANISMS.config_class(name)(**fields)
+    shared = {f"workload.{key}": value for key, value in (workload or {"name": "token_recall", "length": 16}).items()}
+    shared |= {f"mechanism.{key}": value for key, value in mechanism.identity().items()}
+    always = {"parameters": 100.0, "bytes": 500.0, "training_seconds": 2.0, "training_tokens_per_second": 1000.0}
+    always["leaks_future"] = float(mechanism.leaks_future)
+    return [
+        {"state": "done", "seed": seed, "episodes": 2048, "series.training_loss": CURVE, **shared}
+        | {f"metrics.{key}": value for key, value in (always | metrics).items()}
+        for seed, metrics in enumerate(scores)
+    ]
+
+
+def recall(value: float, commonest: float = 0.3) -> dict[str, float]:
+    return {"recall": value, "loss": 2.0 - value, "chance": 0.125, "constant": 0.14, "commonest": commonest}
+
+
+def table(summary: Summary, name: str) -> list[dict[str, Any]]:
+    [section] = [part for part in summary.sections if part.name == name]
+    assert section.table is not None
+    return [dict(zip(section.table.columns, row, strict=True)) for row in section.table.rows]
+
+
+def section(summary: Summary, name: str) -> Section:
+    return next(part for part in summary.sections if part.name == name)
+
+
+def test_seeds_that_found_the_rule_and_seeds_that_say_nothing_are_counted() -> None:
+    lottery = [recall(1.0), recall(0.134, 1.0), recall(0.12, 1.0), recall(0.2)]
+    summary = KINDS.implementation("training").summarise(rows("triple_memory", lottery) + rows("transformer", lottery))
+    first, second = table(summary, "seeds-1")
+    assert (first["model"], second["model"]) == ("triple_memory", "transformer")
+    assert (first["least"], first["most"], first["n"]) == (0.12, 1.0, 4)
+    assert first["median"] == np.median([1.0, 0.134, 0.12, 0.2])
+    assert first["recall of 0.9 or more"].mean == 0.25
+    assert first["always one answer"].mean == 0.5
+    assert first["always one answer"].method.startswith("Wilson")
+    assert first["best constant"].mean == 0.14
+    [models, _] = table(summary, "models-1")
+    assert models["parameters"] == 100.0
+    assert models["loss, nats"].n == 4
+
+
+def test_text_is_scored_in_bits_beside_what_frequencies_give() -> None:
+    text = {"name": "wikitext2", "length": 128}
+    bits = [{"bits_per_byte": b, "loss": b / 1.44, "perplexity": 2.0**b, "unigram_bits": 4.6} for b in (5.0, 5.2, 5.1)]
+    summary = Training.summarise(rows("transformer", bits, text) + rows("triple_latent", bits[::-1], text))
+    found = table(summary, "models-1")
+    assert isinstance(found[0]["bits per byte"], Interval)
+    assert found[0]["perplexity"].mean == np.mean([2.0**5.0, 2.0**5.2, 2.0**5.1])
+    assert "4.600 bits" in " ".join(section(summary, "models-1").text)
+    assert "always one answer" not in table(summary, "seeds-1")[0]
+    assert not summary.panels, "text has no frontier of recall"
+
+
+def test_models_that_look_ahead_are_marked_in_every_table_and_chart() -> None:
+    text = {"name": "wikitext2", "length": 128}
+    bits = [{"bits_per_byte": b, "loss": b} for b in (1.0, 1.1, 1.2)]
+    both = [rows("triple_hybrid", bits, text, convolution=one) for one in ("two_sided", "causal")]
+    summary = Training.summarise([*both[0], *both[1]])
+    named = [row["model"] for name in ("models-1", "seeds-1") for row in table(summary, name)]
+    named += [line.label for line in section(summary, "training-1").charts[0].lines]
+    assert named == ["triple_hybrid two_sided (leaks future)", "triple_hybrid causal"] * 3
+    assert "no scores of predictions" in " ".join(section(summary, "models-1").text)
+    assert "(leaks future)" in str(table(summary, "differences-1"))
+    honest = Training.summarise(both[1])
+    assert "no scores of predictions" not in " ".join(section(honest, "models-1").text)
+
+
+def test_differences_are_paired_by_seed() -> None:
+    better = [recall(0.5), recall(0.6), recall(0.7)]
+    worse = [recall(0.4), recall(0.5), recall(0.6)]
+    summary = Training.summarise(rows("triple_memory", better) + rows("transformer", worse))
+    [found] = table(summary, "differences-1")
+    assert (found["mechanism"], found["less"]) == ("transformer", "triple_memory")
+    assert abs(found["difference"].mean + 0.1) < 1e-12
+
+
+def test_recall_against_bytes_is_a_frontier() -> None:
+    summary = Training.summarise(rows("triple_memory", [recall(0.5)]) + rows("transformer", [recall(0.4)]))
+    assert len(summary.panels) == 1
+    assert [curve.label for curve in summary.panels[0].curves] == ["triple_memory", "transformer"]
+
+
+def test_nothing_finished_is_no_error() -> None:
+    pending = [{**row, "state": "failed", "metrics.recall": None} for row in rows("transformer", [recall(0.4)])]
+    for row in pending:
+        for key in [key for key in row if key.startswith(("metrics.", "series."))]:
+            row[key] = None
+    summary = Training.summarise(pending)
+    assert summary.warnings
