@@ -16,7 +16,7 @@ from orchestrator.fingerprint import fingerprint, module_hashes
 from orchestrator.store.records import CellRow
 from tasks.devices import AskedDevice
 from tasks.kind import KINDS, Kind
-from tasks.kinds.tuning import TuningConfig
+from tasks.kinds.tuning import Levels, TuningConfig
 from tasks.search import parameters_of
 from tasks.workload import WORKLOADS, WorkloadConfig
 from workers.hardware import this_machine
@@ -140,11 +140,15 @@ class Plan:
         return {cell.digest: seeds for cell in self.cells}
 
     def _proposed(self, options: TuningConfig, cell: CellRow) -> int:
-        """All seeds of what a cell stands for, and the held-out ones of the best; of a reference the latter alone."""
+        """All seeds of what a cell stands for, at every level, and the held-out ones of the best.
+
+        Of a reference the latter alone.
+        """
         studies = len(options.samplers) * options.repeats
+        levels = len(options.stops.levels) if isinstance(options.stops, Levels) else 1
         if not _is_searched(options, cell):
             return options.held_out
-        return studies * (options.trials * len(self.spec.seeds) + options.held_out)
+        return studies * (options.trials * levels * len(self.spec.seeds) + options.held_out)
 
     @property
     def trial_count(self) -> int:

@@ -224,11 +224,12 @@ def test_longer_trials_only_for_what_did_well_in_shorter_ones(tune: Callable[...
         "  dp_cache.tau", "  distilled_gate.tau"
     )
     pruner = "pruner: {name: successive_halving, field: distilled_gate.steps, levels: [4, 12, 36]}\n"
-    sweep = tune(
-        text.replace("constraints: {slots: {at_most: 12}}\n", pruner), "trials=9", "seeds=2", "batch=9", "episodes=20"
-    )
+    text = text.replace("constraints: {slots: {at_most: 12}}\n", pruner)
+    overrides = ("trials=9", "seeds=2", "batch=9", "episodes=20")
+    sweep = tune(text, *overrides)
     made = store.proposals(sweep)
     assert len(made) == 9
+    assert len(store.sweep_trials(sweep)) <= Plan(read_spec(text, overrides)).trial_count
     cells = store.cells(sweep)
     steps: dict[int, set[int]] = {}
     for trial in store.sweep_trials(sweep):
