@@ -106,18 +106,13 @@ class _Trial(Measured):
     def weigh(self) -> None:
         """Note sizes, which are the same every time."""
         from models.sequence.flops import forward_flops
-        from models.sequence.model import parameters_per_lane
 
         assert self._training is not None
         workload, config = self._run.workload, self._lane.config
-        count = parameters_per_lane(self._training.model)
-        state = self._training.reader(0).state_bytes(workload.vocabulary)
-        sizes = {
+        sizes: dict[str, float] = {
             "tokens": workload.length,
             "sequences": config.batch,
-            "parameters": count,
-            "bytes": count * self._training.optimiser.flat.element_size() + state,
-            "bytes_state": state,
+            **self._training.sizes(0),
             "kept_bytes": self._kept(),
         }
         with suppress(TypeError):  # the paper counts none for this model

@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from models.sequence.model import SequenceModel
 
 TRAINED_METRICS = ("parameters", "bytes", "bytes_state", "training_loss", "leaks_future")
-"""What every trained sequence model measures beside the workload's own metrics.
+"""What trained sequence models measure beside the workload's own metrics.
 
 parameters    numbers that are learned
 bytes         of parameters and state
-bytes_state   of the state after a sequence of full length, read token by token
+bytes_state   of the state after a sequence of full length, read token by token; models that leak future have neither
 training_loss of the last step, in nats
 leaks_future  1 where outputs depend on later tokens, so that losses are no scores of predictions
 """
@@ -293,18 +293,21 @@ class LaneTraining:
         LaneAdamW(model, [0.0], 0.0).flat.copy_(self.optimiser.flat[place : place + 1])
         return model
 
-    def _outcome(self, place: int) -> Outcome:
-        import torch
-
+    def sizes(self, place: int) -> dict[str, float]:
+        """Parameters of one lane, and bytes. What depends on later tokens cannot read one by one, and has no state."""
         from models.sequence.model import parameters_per_lane
 
-        losses = [float(loss[place]) for loss in self.curve]
         count = parameters_per_lane(self.model)
+        if self.config.leaks_future:
+            return {"parameters": float(count)}
         state = self.reader(place).state_bytes(self.workload.vocabulary)
+        held = count * self.optimiser.flat.element_size() + state
+        return {"parameters": float(count), "bytes": float(held), "bytes_state": float(state)}
+
+    def _outcome(self, place: int) -> Outcome:
+        losses = [float(loss[place]) for loss in self.curve]
         metrics = self.evaluated[-1][place] | {
-            "parameters": float(count),
-            "bytes": float(count * torch.finfo(self.optimiser.flat.dtype).bits // 8 + state),
-            "bytes_state": float(state),
+            **self.sizes(place),
             "leaks_future": float(self.config.leaks_future),
             "training_seconds": self.seconds / len(self.lanes),
         }

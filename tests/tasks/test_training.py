@@ -12,6 +12,8 @@ import tasks.saved_training
 import tasks.training
 from models.config import canonical_json
 from models.mechanisms.transformer import TransformerConfig
+from models.mechanisms.triple_hybrid import TripleHybridConfig
+from models.mechanisms.unimatrix import UniMatrixConfig
 from tasks.evaluate import TIMING_METRICS, Outcome
 from tasks.training import TRAINED_METRICS, Lane, train
 from tasks.workloads.token_recall import TokenRecall, TokenRecallConfig
@@ -44,6 +46,17 @@ def test_trials_measure_what_they_say() -> None:
     # 2 layers of keys and values [16 tokens, 16 numbers] in 32 bits
     assert outcome.metrics["bytes_state"] == 2 * 16 * 16 * 4
     assert outcome.metrics["bytes"] == 4 * outcome.metrics["parameters"] + outcome.metrics["bytes_state"]
+
+
+def test_what_sees_later_tokens_is_trained_and_has_no_state() -> None:
+    for config in (
+        TripleHybridConfig(**SMALL, convolution="two_sided"),
+        UniMatrixConfig(**{**SMALL, "layers": 2}, depth_state="carried"),
+    ):
+        [outcome] = run(Lane(config, 7))
+        assert set(numbers(outcome)) == {*TRAINED_METRICS, *TokenRecall.own_metrics} - {"bytes", "bytes_state"}
+        assert outcome.metrics is not None
+        assert outcome.metrics["leaks_future"] == 1.0
 
 
 def test_training_learns() -> None:
