@@ -3,8 +3,9 @@
     make bench
 
 Then, from `building.py`, how near the blocked build comes to the machine's matrix product, from `recurrences.py` what a
-layer of a sequence model costs by the form of its recurrences, from `tuning.py` how many proposals a second studies
-make, and from `scheduling.py` what a trial costs that computes nothing.
+layer of a sequence model costs by the form of its recurrences, from `trainings.py` what training costs beside the
+Transformer, from `tuning.py` how many proposals a second studies make, and from `scheduling.py` what a trial costs that
+computes nothing.
 
 Times on a shared machine are noisy; the ratios, taken in the same run, are what to quote.
 """
@@ -121,7 +122,7 @@ def main() -> None:
     for kind, ms in (("reuse_actors=True", tune_reuse), ("defaults", tune_fresh)):
         print(f"a no-op trial of Ray Tune, {kind:<18} {ms:7.1f} ms  = {ms / warm.trial_ms:6.0f} of ours")
     print(flush=True)
-    for script in ("building.py", "recurrences.py", "scheduling.py", "tuning.py"):
+    for script in ("building.py", "recurrences.py", "trainings.py", "scheduling.py", "tuning.py"):
         subprocess.run([sys.executable, "-P", str(Path(__file__).with_name(script))], check=True)
         print(flush=True)
 
