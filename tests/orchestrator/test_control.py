@@ -332,6 +332,7 @@ def test_an_edited_spec_resumes_with_only_its_new_cells(slotsweep, tmp_path: Pat
     assert (ran.code, ran.json["done"]) == (0, 35)
 
 
+@pytest.mark.alone
 def test_resume_finishes_what_a_killed_driver_left(slotsweep, store: Store, tmp_path: Path) -> None:
     """Its leases are taken back at once, since its process is known to be dead."""
     spec = tmp_path / "long.yaml"
