@@ -44,7 +44,7 @@ def test_specs_are_found() -> None:
 
 SUITES = {name: suite.members for name in NAMES if (suite := read_suite(SPECS / f"{name}.yaml")) is not None}
 SWEEPS = [name for name in NAMES if name not in SUITES]
-NEEDS_DATA = "dpcache/needs-data/"
+NEEDS_DATA = "/needs-data/"
 TUNING = "dpcache/tune-"
 WITHOUT_CHANCE = {"dpcache/log-parsing"}
 """Specs in which nothing is random: one seed says all."""
@@ -77,14 +77,17 @@ def test_every_table_and_figure_is_a_spec() -> None:
     assert tables | figures <= set(NAMES)
 
 
-def test_the_whole_paper_is_every_sweep_of_its_folder_that_needs_no_data_of_its_own() -> None:
-    ours = {name for name in SWEEPS if name.startswith("dpcache/") and not name.startswith((NEEDS_DATA, TUNING))}
-    assert set(SUITES["dpcache/all"]) == ours | {"movielens"}
+@pytest.mark.parametrize(("paper", "besides"), [("dpcache", {"movielens"}), ("triple-latent", set())])
+def test_the_whole_paper_is_every_sweep_of_its_folder_that_needs_no_data_of_its_own(
+    paper: str, besides: set[str]
+) -> None:
+    ours = {name for name in SWEEPS if name.startswith(f"{paper}/") and NEEDS_DATA not in name}
+    assert set(SUITES[f"{paper}/all"]) == {name for name in ours if not name.startswith(TUNING)} | besides
 
 
-def test_every_sweep_of_the_paper_is_read_by_a_claim() -> None:
-    claims = read_claims("dpcache").claims
-    assert set(SUITES["dpcache/all"]) <= set(sweeps_of(claims))
+@pytest.mark.parametrize(("paper", "tuned"), [("dpcache", set()), ("triple-latent", {"triple-latent/budget"})])
+def test_every_sweep_of_the_paper_is_read_by_a_claim(paper: str, tuned: set[str]) -> None:
+    assert set(SUITES[f"{paper}/all"]) == set(sweeps_of(read_claims(paper).claims)) | tuned
 
 
 def test_every_built_in_mechanism_is_in_a_whole_paper() -> None:
@@ -98,11 +101,6 @@ def test_table_3_has_every_way_to_train_a_gate_and_to_let_it_decide() -> None:
     gates = [config.flat() for config in read("dpcache/table-3").mechanism_configs() if config.name == "novelty_gate"]
     assert {gate["objective"] for gate in gates} == {"soft_mask", "straight_through", "gumbel_softmax"}
     assert {gate["keep"] for gate in gates} == {"top_m", "hard"}
-
-
-def test_the_whole_paper_has_what_its_claims_need() -> None:
-    needed = sweeps_of(read_claims("dpcache").claims)
-    assert set(needed) <= set(SUITES["dpcache/all"])
 
 
 def test_the_whole_paper_is_small_enough_for_a_quarter_of_an_hour() -> None:
