@@ -240,7 +240,7 @@ def test_six_ways_to_fail_have_six_reasons_and_the_others_carry_on(home: Path, t
     (tmp_path / "faulty_memory.py").write_text(FAULTY_PLUGIN)
     (tmp_path / "spec.yaml").write_text(
         SMALL.replace(
-            "seeds: 4", "seeds: 1\ntimeout: 0.5\nretries: {infrastructure: 0}\nplugins: [faulty_memory.py]"
+            "seeds: 4", "seeds: 1\ntimeout: 3\nretries: {infrastructure: 0}\nplugins: [faulty_memory.py]"
         ).replace("  - {name: full_attention}", f"  - {{name: faulty, fault: {{values: {list(REASONS)}}}}}")
     )
     ran = run(home, tmp_path, "run", "spec.yaml", "--json")
