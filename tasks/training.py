@@ -7,7 +7,6 @@ one model; what each learns is the same up to rounding.
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -240,9 +239,7 @@ class LaneTraining:
             logits.flatten(0, 2).to(self.optimiser.flat.dtype), targets.flatten(), reduction="none"
         ).view(len(self.lanes), -1)
         loss = losses.sum(1) / (targets.flatten(1) >= 0).sum(1)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "grad and param do not obey")  # lanes' gradients are parts of one tensor
-            torch.autograd.backward(loss.sum())
+        torch.autograd.backward(loss.sum())
         self.optimiser.step(self.config.rate_share(self.done))
         self.tokens += ids[0].numel()
         return loss
@@ -284,13 +281,13 @@ class LaneTraining:
 
     def _alone(self, place: int) -> SequenceModel:
         """A model of one lane, with its parameters."""
-        from models.sequence.adamw import LaneAdamW
         from models.sequence.lanes import Lanes
 
         if len(self.lanes) == 1:
             return self.model
         model = self._module(Lanes([(0, 0)], self.run.device))
-        LaneAdamW(model, [0.0], 0.0).flat.copy_(self.optimiser.flat[place : place + 1])
+        for own, shared in zip(model.parameters(), self.model.parameters(), strict=True):
+            own.data.copy_(shared.data[place : place + 1])
         return model
 
     def sizes(self, place: int) -> dict[str, float]:

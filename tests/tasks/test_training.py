@@ -11,6 +11,7 @@ import pytest
 import tasks.saved_training
 import tasks.training
 from models.config import canonical_json
+from models.mechanism import MECHANISMS
 from models.mechanisms.transformer import TransformerConfig
 from models.mechanisms.triple_hybrid import TripleHybridConfig
 from models.mechanisms.unimatrix import UniMatrixConfig
@@ -73,8 +74,11 @@ def test_a_seed_gives_the_same_whatever_trains_beside_it() -> None:
     assert len({one.series["training_loss"][-1] for one in together}) == 4
 
 
-def test_lanes_that_train_as_one_learn_what_each_learns_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    lanes = [lane(7), lane(8), lane(9, learning_rate=1e-2)]
+@pytest.mark.parametrize("name", sorted(name for name, _, made in MECHANISMS if made.reads_ids))
+def test_lanes_that_train_as_one_learn_what_each_learns_alone(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    config: Any = MECHANISMS.config_class(name)
+    small = {field: value for field, value in SMALL.items() if field in config.model_fields}
+    lanes = [Lane(config(**small), 7), Lane(config(**small), 8), Lane(config(**small, learning_rate=1e-2), 9)]
     alone = run(*lanes)
     sizes: list[int] = []
     plain = tasks.training.LaneTraining.results
