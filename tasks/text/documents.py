@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -54,8 +55,9 @@ def _sha256(path: Path, _size: int, _changed: int) -> str:
 def pieces(path: Path, share: Fraction) -> Iterator[Piece]:
     """The text of `path`, of which `share` is held out: the end of a .txt, one record in 1 / share of a .jsonl.
 
-    A .txt is two documents, cut where a line begins. Of a .jsonl every line is a document: an object with a "text", or
-    with "conversations" whose contents are joined. Raises CorpusError with the number of a line that is not.
+    A .txt is two documents, cut where a line begins, or inside a line that is longer than what is held out. Of a .jsonl
+    every line that is not blank is a document: an object with a "text", or with "conversations" whose contents are
+    joined. Raises CorpusError with the number of a line that is not. A byte-order mark at the front is no text.
     """
     try:
         yield from _records(path, share) if form_of(path) == ".jsonl" else _prose(path, share)
@@ -68,16 +70,16 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
     with open_content(path) as content:
         for number, line in enumerate(content, 1):
             try:
-                yield number, line.decode()
+                yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
                 raise CorpusError(f"{path}, line {number}: not UTF-8 ({error.reason}); convert the file") from error
 
 
 def _records(path: Path, share: Fraction) -> Iterator[Piece]:
-    for number, line in _lines(path):
-        if line.strip():
-            held_out = number * share // 1 > (number - 1) * share // 1
-            yield Piece(_record_text(path, number, line), held_out, ends=True)
+    records = ((number, line) for number, line in _lines(path) if line.strip())
+    for count, (number, line) in enumerate(records, 1):
+        held_out = count * share // 1 > (count - 1) * share // 1
+        yield Piece(_record_text(path, number, line), held_out, ends=True)
 
 
 def _record_text(path: Path, number: int, line: str) -> str:
@@ -100,21 +102,30 @@ def _record_text(path: Path, number: int, line: str) -> str:
 
 
 def _prose(path: Path, share: Fraction) -> Iterator[Piece]:
-    trained_bytes = _content_bytes(path) * (1 - share)
+    total = _content_bytes(path)
+    trained_bytes = total * (1 - share)
     text: list[str] = []
     read = since_last = 0
     held_out = False
     for _, line in _lines(path):
-        if not held_out and read >= trained_bytes:
-            yield Piece("".join(text), held_out, ends=True)
+        size, ahead, rest = len(line.encode()), max(0, math.ceil(trained_bytes - read)), line
+        if not held_out and size > ahead and (ahead == 0 or size > total - trained_bytes):
+            first, rest = _cut(line, ahead)
+            yield Piece("".join([*text, first]), held_out, ends=True)
             text, since_last, held_out = [], 0, True
         elif since_last >= PIECE_CHARACTERS:
             yield Piece("".join(text), held_out, ends=False)
             text, since_last = [], 0
-        text.append(line)
-        read += len(line.encode())
-        since_last += len(line)
+        text.append(rest)
+        read += size
+        since_last += len(rest)
     yield Piece("".join(text), held_out, ends=True)
+
+
+def _cut(line: str, size: int) -> tuple[str, str]:
+    """The first `size` bytes of `line`, but no part of a character, and the rest."""
+    first = line.encode()[:size].decode(errors="ignore")
+    return first, line[len(first) :]
 
 
 def _content_bytes(path: Path) -> int:

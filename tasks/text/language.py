@@ -61,15 +61,20 @@ class LanguageWorkload(SequenceWorkload[L]):
             ("held-out", self.streams.held_out, config.length + 1),
         ):
             if len(ids) < least:
+                shorter = ["a smaller `length`"] if len(ids) > least - config.length else []
                 raise CorpusError(
                     f"the {name} part of {self.source} has {len(ids)} ids, and `length: {config.length}` needs {least} "
-                    "or more: take a smaller `length` or more text"
+                    f"or more: take {' or '.join([*shorter, *self.more(held_out=name == 'held-out')])}"
                 )
 
     @property
     @abstractmethod
     def source(self) -> str:
         """Where the text is from, for messages."""
+
+    def more(self, *, held_out: bool) -> list[str]:
+        """What gives more to train on, or more that is held out, in words."""
+        return ["more text"]
 
     @abstractmethod
     def read(self) -> tuple[Vocabulary, TokenStreams]:

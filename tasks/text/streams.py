@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 Width = type[np.uint16] | type[np.uint32]
 
-FORMAT = 1
+FORMAT = 2
 """Of what is kept: a number that whoever changes how text becomes ids must raise."""
 
 LARGE_BYTES = 64 << 20

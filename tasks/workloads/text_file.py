@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from tasks.text.documents import form_of
 from tasks.text.language import LanguageConfig, LanguageWorkload
 from tasks.text.source import BYTES, Sha256, TextPath, TokenizerPath, identified, unchanged
 from tasks.text.streams import TokenStreams, kept_streams
@@ -28,7 +30,7 @@ class TextFileConfig(LanguageConfig):
         "<|endoftext|>", min_length=1, description="the tokenizer's mark that follows a document; bytes have their own"
     )
     validation_share: float = Field(
-        0.05, ge=1e-6, le=0.5, description="share held out: the end of a .txt, so many lines of a .jsonl"
+        0.05, ge=1e-6, le=0.5, description="share held out: the end of a .txt, so many records of a .jsonl"
     )
 
     @model_validator(mode="before")
@@ -49,6 +51,10 @@ class TextFile(LanguageWorkload[TextFileConfig]):
     @property
     def source(self) -> str:
         return self.config.path
+
+    def more(self, *, held_out: bool) -> list[str]:
+        text = "more records" if form_of(Path(self.config.path)) == ".jsonl" else "more text"
+        return [f"a larger `validation_share` than {self.config.validation_share:g}", text] if held_out else [text]
 
     def read(self) -> tuple[Vocabulary, TokenStreams]:
         config = self.config

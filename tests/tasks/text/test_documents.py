@@ -45,9 +45,24 @@ def test_a_long_text_comes_in_pieces_that_end_with_a_line(tmp_path: Path) -> Non
     ]
 
 
-def test_a_text_of_one_line_is_all_for_training(tmp_path: Path) -> None:
-    [only] = pieces(written(tmp_path, "a.txt", "no end"), TWENTIETH)
-    assert (only.text, only.held_out, only.ends) == ("no end", False, True)
+def test_a_line_longer_than_what_is_held_out_is_cut_inside(tmp_path: Path) -> None:
+    line = "ä" * 500
+    for before, after in (("", ""), ("short\n", ""), ("", "\nend\n")):
+        text = before + line + after
+        parts = list(pieces(written(tmp_path, "a.txt", text), TWENTIETH))
+        assert [(part.held_out, part.ends) for part in parts] == [(False, True), (True, True)]
+        assert "".join(part.text for part in parts) == text
+        assert len(parts[1].text.encode()) == pytest.approx(len(text.encode()) / 20, abs=2)
+    [only] = pieces(written(tmp_path, "a.txt", ""), TWENTIETH)
+    assert (only.text, only.held_out, only.ends) == ("", False, True)
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.jsonl"])
+def test_a_mark_of_byte_order_is_no_text(tmp_path: Path, name: str) -> None:
+    line = '{"text": "\ufeffa"}\n'
+    path = written(tmp_path, name, b"\xef\xbb\xbf" + line.encode() * 20)
+    first = next(pieces(path, TWENTIETH))
+    assert first.text.startswith("\ufeffa" if name == "a.jsonl" else '{"text"')
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
@@ -57,6 +72,11 @@ def test_every_twentieth_record_is_held_out(tmp_path: Path, name: str) -> None:
     assert [part.text for part in parts] == [f"né {number}\n" for number in range(1, 101)]
     assert [part.text for part in parts if part.held_out] == [f"né {number}\n" for number in (20, 40, 60, 80, 100)]
     assert all(part.ends for part in parts)
+
+
+def test_blank_lines_are_no_records(tmp_path: Path) -> None:
+    path = written(tmp_path, "a.jsonl", '{"text": "a"}\n\n' * 60 + "\n \n" * 5)
+    assert [part.held_out for part in pieces(path, TWENTIETH)] == ([False] * 19 + [True]) * 3
 
 
 @pytest.mark.parametrize(("share", "held_out"), [("0.5", 50), ("0.3", 30), ("0.01", 1), ("0.07", 7)])

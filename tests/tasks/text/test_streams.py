@@ -239,10 +239,19 @@ def test_a_bad_line_leaves_nothing_half_made(tmp_path: Path) -> None:
 
 
 def test_too_little_text_is_said_with_the_cure(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match=r"held-out part of .*a\.txt has 1 ids.*smaller `length` or more text"):
-        text_file(tmp_path, "one line " * 100, length=8)
-    with pytest.raises(CorpusError, match=r"training part of .*a\.txt has 2 ids"):
-        text_file(tmp_path, "", length=8)
+    for content, name, part, cure in (
+        (
+            "one line\n" * 10,
+            "a.txt",
+            "held-out",
+            "a smaller `length` or a larger `validation_share` than 0.05 or more text",
+        ),
+        (records(["one text"] * 19), "a.jsonl", "held-out", "a larger `validation_share` than 0.05 or more records"),
+        (records(["one text"]), "b.jsonl", "training", "a smaller `length` or more records"),
+        ("", "b.txt", "training", "more text"),
+    ):
+        with pytest.raises(CorpusError, match=rf"{part} part of .*{name} has \d+ ids.* or more: take {cure}$"):
+            text_file(tmp_path, content, name, length=32)
 
 
 def test_a_config_stands_for_the_content_of_its_file(tmp_path: Path, tokenizer: Path) -> None:
