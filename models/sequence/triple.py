@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from torch.nn.functional import logsigmoid, pad
+from torch import cat
 
-from models.sequence.layers import FeedForward, Linear, affine, join_heads
+from models.sequence.layers import FeedForward, Linear, affine
 from models.sequence.model import Block, State, taken
-from models.sequence.recurrence import decayed_sum, decayed_sum_step, linear_attention, linear_attention_step
-from models.sequence.recurrence.linear_attention_at import linear_attention_at
+from models.sequence.recurrence import triple_recurrence, triple_recurrence_at, triple_recurrence_step
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -18,29 +17,6 @@ if TYPE_CHECKING:
     from models.mechanisms.triple_slot_hybrid import TripleSlotHybridConfig
     from models.sequence.lanes import Lanes
     from models.sequence.triple_config import TripleConfig
-
-
-FEW = 8
-"""Positions up to which reading each for itself takes less time than carrying states through all tokens.
-
-Both ways on one core, with 16 numbers a state: 8 positions cost as much as all at 128, 512 and 1,024 tokens; one, half.
-"""
-
-
-class Written(NamedTuple):
-    """What a layer's memories take in of its tokens, in lanes N = S·B·H of recurrences.
-
-    state [N, T, S]        what enters the state: the factor a, times what its gate lets in
-    pair [N, T, S]         what the state is paired with: the factor b
-    share [N, T]           how much of the pair its gate lets in
-    keep, pair_keep [N, T] logarithms of the shares of the state and of the pair memory that are kept
-    """
-
-    state: Tensor
-    pair: Tensor
-    share: Tensor
-    keep: Tensor
-    pair_keep: Tensor
 
 
 class Triple(Block):
@@ -70,29 +46,35 @@ class Triple(Block):
 
         source [S, B, T, d]: what states are made of, the same tokens if None
         """
-        a, b, left, right = self.factors(u, at, source)
-        w = self.written(u, a, b)
-        before = pad(decayed_sum(w.state, w.keep)[:, :-1], (0, 0, 1, 0))
-        out: Tensor = self.out(join_heads(self.read(u, w, before, left, right, at), len(u), self.heads))
+        gates, choices = self.let_through(u), self.choices(u)
+        if at is None:
+            read = triple_recurrence(self.factors(u, source), gates, choices)
+        else:
+            weight = self.project.weight
+            written = self.factors(u, source, weight[:, : 2 * self.size])
+            asked = self.factors(taken(u, at), None, weight[:, 2 * self.size :])
+            read = triple_recurrence_at(written, asked, gates, at, choices)
+        out: Tensor = self.out(read.reshape(*u.shape[:2], read.shape[1], -1))
         return out
 
-    def factors(self, u: Tensor, at: Tensor | None, source: Tensor | None) -> list[Tensor]:
-        """a and b [N, T, S] of all tokens, left and right [N, P, S] of those at positions `at`."""
-        if at is None and source is None:
-            return list(by_head(self.project(u).tanh(), 4, self.heads))
-        a, b, asked = self.project.weight.tensor_split((self.size, 2 * self.size), dim=1)
-        made = [affine(u if source is None else source, a), affine(u, b), affine(taken(u, at), asked)]
-        return [part for x in made for part in by_head(x.tanh(), x.shape[3] // self.size, self.heads)]
+    def factors(self, u: Tensor, source: Tensor | None, weight: Tensor | None = None) -> Tensor:
+        """Those of the four factors [S·B, T, 4, H, S] whose rows of the projection's `weight` are given (None: all)."""
+        weight = self.project.weight if weight is None else weight
+        if source is None:
+            x = affine(u, weight)
+        else:
+            x = cat([affine(source, weight[:, : self.size]), affine(u, weight[:, self.size :])], dim=-1)
+        made: Tensor = x.tanh().view(-1, x.shape[2], x.shape[3] // self.size, self.heads, self.size // self.heads)
+        return made
 
-    def written(self, u: Tensor, a: Tensor, b: Tensor) -> Written:
-        """What tokens add to the memories of every head, and how much of what is there they keep."""
-        keep, pair_keep = by_head(self.gates(u), 2, self.heads).squeeze(-1)
-        state = a * (-keep).sigmoid()[..., None]
-        return Written(state, b, (-pair_keep).sigmoid(), logsigmoid(keep), logsigmoid(pair_keep))
+    def let_through(self, u: Tensor) -> Tensor:
+        """What both gates [S·B, T, 2, H] are the sigmoids of."""
+        gates: Tensor = self.gates(u).view(-1, u.shape[2], 2, self.heads)
+        return gates
 
-    def read(self, u: Tensor, w: Written, before: Tensor, left: Tensor, right: Tensor, at: Tensor | None) -> Tensor:
-        """What heads read [N, P, ...] at positions `at`, where `before` are the states [N, T, S] before each token."""
-        return right * attend(left, before, w.pair * w.share[..., None], w.pair_keep, at)
+    def choices(self, u: Tensor) -> Tensor | None:
+        """How much of a token each slot takes [S·B, T, H, M], where there are slots."""
+        return None
 
     def mix_next(self, u: Tensor, state: State) -> Tensor:
         return self.recur_next(u, state)
@@ -100,19 +82,11 @@ class Triple(Block):
     def recur_next(self, u: Tensor, state: State, source: Tensor | None = None) -> Tensor:
         """The same as `recur` for the next token, `u` and `source` [S, B, d]."""
         now = u[:, :, None]
-        a, b, left, right = self.factors(now, None, None if source is None else source[:, :, None])
-        w, left, right = Written(*(part[:, 0] for part in self.written(now, a, b))), left[:, 0], right[:, 0]
-        before = state.get("state", w.state.new_zeros(w.state.shape))
-        _, state["state"] = decayed_sum_step(w.state, w.keep, before)
-        read = self.read_next(u, w, before, left, right, state)
-        out: Tensor = self.out(join_heads(read[:, None], len(u), self.heads))
-        return out[:, :, 0]
-
-    def read_next(self, u: Tensor, w: Written, before: Tensor, left: Tensor, right: Tensor, state: State) -> Tensor:
-        """The same as `read` for the next token: [N, ...]."""
-        value = w.pair * w.share[:, None]
-        read, state["pairs"] = linear_attention_step(left, before, value, w.pair_keep, state.get("pairs"))
-        return right * read
+        factors = self.factors(now, None if source is None else source[:, :, None])
+        read, after = triple_recurrence_step(factors, self.let_through(now), self.choices(now), state)
+        state.update(after)
+        out: Tensor = self.out(read.reshape(*u.shape[:2], -1))
+        return out
 
 
 class TripleSlot(Triple):
@@ -126,35 +100,9 @@ class TripleSlot(Triple):
 
     def __init__(self, config: TripleSlotConfig | TripleSlotHybridConfig, lanes: Lanes) -> None:
         super().__init__(config, lanes, config.slots)
+        self.slots = config.slots
         self.choose = Linear(lanes, config.width, config.heads * config.slots)
 
-    def read(self, u: Tensor, w: Written, before: Tensor, left: Tensor, right: Tensor, at: Tensor | None) -> Tensor:
-        taken_in = self.shares(u) * w.share[..., None]
-        return attend(left, before, taken_in, w.pair_keep, at) * attend(right, w.pair, taken_in, w.pair_keep, at)
-
-    def shares(self, u: Tensor) -> Tensor:
-        """How much of a token each slot takes [N, T, M]."""
-        return by_head(self.choose(u), 1, self.heads)[0].softmax(-1)
-
-    def read_next(self, u: Tensor, w: Written, before: Tensor, left: Tensor, right: Tensor, state: State) -> Tensor:
-        taken_in = self.shares(u[:, :, None])[:, 0] * w.share[:, None]
-        first, state["left"] = linear_attention_step(left, before, taken_in, w.pair_keep, state.get("left"))
-        second, state["right"] = linear_attention_step(right, w.pair, taken_in, w.pair_keep, state.get("right"))
-        return first * second
-
-
-def by_head(x: Tensor, parts: int, heads: int) -> Tensor:
-    """[S, B, T, parts·H·w] as `parts` of lanes of recurrences: [parts, S·B·H, T, w]."""
-    lanes, batch, length, _ = x.shape
-    apart = x.view(lanes, batch, length, parts, heads, -1).permute(3, 0, 1, 4, 2, 5)
-    return apart.reshape(parts, lanes * batch * heads, length, -1)
-
-
-def attend(q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor, at: Tensor | None) -> Tensor:
-    """Linear attention with `q` [N, P, K] at positions `at`: a few of them read for themselves, without any state."""
-    if at is None:
-        return linear_attention(q, k, v, log_decay)[0]
-    if len(at) <= FEW:
-        return linear_attention_at(q, k, v, log_decay, at)
-    everywhere = q.new_zeros(k.shape).index_copy(1, at, q)
-    return linear_attention(everywhere, k, v, log_decay)[0].index_select(1, at)
+    def choices(self, u: Tensor) -> Tensor:
+        chosen: Tensor = self.choose(u).view(-1, u.shape[2], self.heads, self.slots).softmax(-1)
+        return chosen

@@ -10,6 +10,7 @@ from models.sequence.recurrence.decayed_sum import decayed_sum, decayed_sum_step
 from models.sequence.recurrence.forms import FORMS, Form
 from models.sequence.recurrence.gated_delta import gated_delta, gated_delta_step
 from models.sequence.recurrence.linear_attention import linear_attention, linear_attention_step
+from models.sequence.recurrence.triple import triple_recurrence, triple_recurrence_at, triple_recurrence_step
 
 __all__ = [
     "FORMS",
@@ -23,4 +24,7 @@ __all__ = [
     "gated_delta_step",
     "linear_attention",
     "linear_attention_step",
+    "triple_recurrence",
+    "triple_recurrence_at",
+    "triple_recurrence_step",
 ]

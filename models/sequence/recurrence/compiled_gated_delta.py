@@ -97,7 +97,7 @@ def forward(
     """Write `read` [N, T, V] and, if any are wanted, `kept` and `errors`; `state` [N, K, V] goes from first to last."""
     tokens, width = k.shape[1:]
     decay = np.empty(tokens, dtype=k.dtype)
-    known, sums = np.empty((2, v.shape[2]), dtype=k.dtype)
+    known, sums = np.empty(v.shape[2], dtype=k.dtype), np.empty(v.shape[2], dtype=k.dtype)
     for n in range(first, stop):
         memory = state[n]
         set_factors(log_decay[n], decay)
@@ -155,7 +155,7 @@ def backward(
     decay = np.empty(tokens, dtype=k.dtype)
     states = np.empty((chunk + 1, height, width), dtype=k.dtype)
     turned = np.empty((height, width), dtype=k.dtype)
-    written, d_known = np.empty((2, chunk, height), dtype=k.dtype)
+    written, d_known = np.empty((chunk, height), dtype=k.dtype), np.empty((chunk, height), dtype=k.dtype)
     for n in range(first, stop):
         turned[:] = d_state[n].T
         set_factors(log_decay[n], decay)
@@ -237,7 +237,7 @@ def gradients_by_columns(
 ) -> None:
     """The gradients that are sums over values: `d_k`, and the rest of `d_log_decay`; `turned` [V, K] is transposed."""
     width = q.shape[1]
-    key_sums, decay_sums = np.empty((2, width), dtype=q.dtype)
+    key_sums, decay_sums = np.empty(width, dtype=q.dtype), np.empty(width, dtype=q.dtype)
     for t in range(q.shape[0] - 1, -1, -1):
         key_sums[:] = 0
         decay_sums[:] = 0

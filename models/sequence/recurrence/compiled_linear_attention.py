@@ -82,27 +82,32 @@ def forward(
     tiny: float,
 ) -> None:
     """Write `read` [N, T, V] and, every `chunk` tokens, `kept`; `state` [N, K, V] goes from the first to the last."""
-    tokens, width = k.shape[1:]
-    height = v.shape[2]
-    decay = np.empty(tokens, dtype=k.dtype)
-    sums = np.empty(height, dtype=k.dtype)
+    decay = np.empty(k.shape[1], dtype=k.dtype)
     for n in range(first, stop):
-        memory = state[n]
         set_factors(log_decay[n], decay)
-        for t in range(tokens):
-            if t % chunk == 0:
-                drop_tiny(memory, tiny)
-                if kept.shape[1] > 0:
-                    kept[n, t // chunk] = memory
-            factor, value = decay[t], v[n, t]
-            sums[:] = 0
-            for i in range(width):
-                key, query = k[n, t, i], q[n, t, i]
-                for j in range(height):
-                    x = factor * memory[i, j] + key * value[j]
-                    memory[i, j] = x
-                    sums[j] += query * x
-            read[n, t] = sums
+        read_lane(q[n], k[n], v[n], decay, state[n], kept[n], read[n], chunk, tiny)
+
+
+@kernel
+def read_lane(
+    q: Array, k: Array, v: Array, decay: Array, memory: Array, kept: Array, read: Array, chunk: int, tiny: float
+) -> None:
+    """The same for one lane, whose factors `decay` [T] are known; `memory` [K, V] goes from the first to the last."""
+    sums = np.empty(v.shape[1], dtype=k.dtype)
+    for t in range(k.shape[0]):
+        if t % chunk == 0:
+            drop_tiny(memory, tiny)
+            if len(kept) > 0:
+                kept[t // chunk] = memory
+        factor, value = decay[t], v[t]
+        sums[:] = 0
+        for i in range(k.shape[1]):
+            key, query = k[t, i], q[t, i]
+            for j in range(len(sums)):
+                x = factor * memory[i, j] + key * value[j]
+                memory[i, j] = x
+                sums[j] += query * x
+        read[t] = sums
 
 
 @kernel
@@ -124,27 +129,46 @@ def backward(
     tiny: float,
 ) -> None:
     """Write the gradients; `d_state` [N, K, V] goes from that of the last state to that of the first."""
-    tokens, width = k.shape[1:]
-    height = v.shape[2]
-    decay = np.empty(tokens, dtype=k.dtype)
-    states = np.empty((chunk + 1, height, width), dtype=k.dtype)
-    turned = np.empty((height, width), dtype=k.dtype)
+    decay = np.empty(k.shape[1], dtype=k.dtype)
     for n in range(first, stop):
-        turned[:] = d_state[n].T
         set_factors(log_decay[n], decay)
-        for start in range((kept.shape[1] - 1) * chunk, -1, -chunk):
-            end = min(start + chunk, tokens)
-            drop_tiny(d_state[n], tiny)
-            drop_tiny(turned, tiny)
-            states[0] = kept[n, start // chunk].T
-            remake(k[n, start:end], v[n, start:end], decay[start:end], states, d_read[n, start:end], d_q[n, start:end])
-            gradients_by_rows(
-                q[n, start:end], k[n, start:end], decay[start:end], d_read[n, start:end], d_state[n], d_v[n, start:end]
-            )
-            gradients_by_columns(
-                q[n, start:end], v[n, start:end], decay[start:end], states, d_read[n, start:end], turned,
-                d_k[n, start:end], d_log_decay[n, start:end],
-            )  # fmt: skip
+        lane_gradients(
+            q[n], k[n], v[n], decay, kept[n], d_read[n], d_state[n], d_q[n], d_k[n], d_v[n], d_log_decay[n], chunk, tiny
+        )
+
+
+@kernel
+def lane_gradients(
+    q: Array,
+    k: Array,
+    v: Array,
+    decay: Array,
+    kept: Array,
+    d_read: Array,
+    d_state: Array,
+    d_q: Array,
+    d_k: Array,
+    d_v: Array,
+    d_log_decay: Array,
+    chunk: int,
+    tiny: float,
+) -> None:
+    """The same for one lane, whose factors `decay` [T] are known."""
+    tokens, width = k.shape
+    states = np.empty((chunk + 1, v.shape[1], width), dtype=k.dtype)
+    turned = np.empty((v.shape[1], width), dtype=k.dtype)
+    turned[:] = d_state.T
+    for start in range((len(kept) - 1) * chunk, -1, -chunk):
+        end = min(start + chunk, tokens)
+        drop_tiny(d_state, tiny)
+        drop_tiny(turned, tiny)
+        states[0] = kept[start // chunk].T
+        remake(k[start:end], v[start:end], decay[start:end], states, d_read[start:end], d_q[start:end])
+        gradients_by_rows(q[start:end], k[start:end], decay[start:end], d_read[start:end], d_state, d_v[start:end])
+        gradients_by_columns(
+            q[start:end], v[start:end], decay[start:end], states, d_read[start:end], turned, d_k[start:end],
+            d_log_decay[start:end],
+        )  # fmt: skip
 
 
 @kernel
@@ -169,7 +193,7 @@ def gradients_by_columns(
 ) -> None:
     """The same for `d_k` and `d_log_decay`, with the transposed gradient `turned` [V, K]."""
     width = q.shape[1]
-    key_sums, decay_sums = np.empty((2, width), dtype=q.dtype)
+    key_sums, decay_sums = np.empty(width, dtype=q.dtype), np.empty(width, dtype=q.dtype)
     for t in range(q.shape[0] - 1, -1, -1):
         key_sums[:] = 0
         decay_sums[:] = 0

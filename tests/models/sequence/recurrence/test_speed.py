@@ -1,4 +1,4 @@
-"""A dense triple-latent layer, forward and backward, beside the same layer with plain loops over tokens."""
+"""A dense triple-latent layer, forward and backward, beside the same layer as a loop over tokens."""
 
 from __future__ import annotations
 
@@ -37,27 +37,28 @@ def best_seconds(step: Callable[[], None], rounds: int) -> float:
     return min(times)
 
 
-def test_512_tokens_cost_less_than_a_ninth_of_the_loop(benchmark: ModuleType) -> None:
+def test_512_tokens_cost_less_than_a_tenth_of_a_loop(benchmark: ModuleType) -> None:
+    """A 17th or so, in fact."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         steps = benchmark.layer_steps(512)
-        assert best_seconds(steps["reference"], 3) > 9.0 * best_seconds(steps["compiled"], 9)
+        assert best_seconds(steps["released"], 3) > 10.0 * best_seconds(steps["ours"], 9)
     finally:
         torch.set_num_threads(threads)
 
 
-def test_the_layer_is_the_same_in_every_form(benchmark: ModuleType) -> None:
+def test_the_layers_compared_are_one(benchmark: ModuleType) -> None:
     torch.manual_seed(0)
-    layer = benchmark.DenseLayer()
-    x = torch.randn(2, 100, 64)
+    layers = benchmark.layers()
+    for weight in layers["ours"].parameters():  # so large that every part of the layer shows in its output
+        weight.data.mul_(10.0)
+    layers["released"].take(layers["ours"])
+    x = torch.randn(2, 100, 64, requires_grad=True)
     outputs, gradients = [], []
-    for form in ("reference", "chunked", "compiled"):
-        layer.zero_grad()
-        made = layer(x, form)
-        made.square().mean().backward()
+    for name in ("released", "ours"):
+        made = benchmark.output(layers[name], x)
+        gradients.append(torch.autograd.grad(made.square().mean(), x)[0])
         outputs.append(made.detach())
-        gradients.append(torch.cat([part.grad.flatten() for part in layer.parameters()]))
-    for first, *others in (outputs, gradients):
-        for other in others:
-            assert float((other - first).abs().max()) <= 1e-5 * float(first.abs().max())
+    for first, other in (outputs, gradients):
+        assert float((other - first).abs().max()) <= 1e-5 * float(first.abs().max())
