@@ -213,8 +213,9 @@ def unwrite(
     """Write gradients of a token's rows and shares, give that of `keep`; `d_state` goes to the state before it."""
     size = len(k)
     # of D, the gradient of the state: D v, D^T v, D^T k, D k, and sums of D times the state before
-    d_v_rows, d_k_rows = np.empty((2, size), dtype=k.dtype)
-    v_columns, k_columns, sums = np.zeros((3, size), dtype=k.dtype)
+    d_v_rows, d_k_rows = np.empty(size, dtype=k.dtype), np.empty(size, dtype=k.dtype)
+    columns = np.zeros((3, size), dtype=k.dtype)
+    v_columns, k_columns, sums = columns[0], columns[1], columns[2]
     for i in range(size):
         d_v_rows[i], d_k_rows[i] = inner(d_state[i], v), inner(d_state[i], k)
         for j in range(size):
