@@ -197,7 +197,7 @@ class Job:
             dtype=first.dtype,
             timeout=self.policy.timeout,
             device=device,
-            saved=self._saved,
+            saved=None if self._saved is None else f"{self._saved}/{self.sweep.id}-{device}",
         )
 
     def count(self, accepted: Accepted, seconds: float) -> None:

@@ -45,16 +45,13 @@ class SavedTraining:
             torch.save(state(), part)
             part.replace(self.path)
 
-    def load(self, device: str) -> dict[str, Any] | None:
-        """What was saved last; None where nothing was, or what is there cannot be read."""
+    def load(self) -> dict[str, Any] | None:
+        """What was saved last; None where nothing was. Raises what torch raises where that cannot be read."""
         if self.path is None or not self.path.exists():
             return None
         import torch
 
-        try:
-            state: dict[str, Any] = torch.load(self.path, map_location="cpu", weights_only=True)
-        except Exception:  # half a file, or one of another version: training begins anew
-            return None
+        state: dict[str, Any] = torch.load(self.path, map_location="cpu", weights_only=True)
         self._last = state["seconds"]
         return state
 
@@ -63,3 +60,4 @@ class SavedTraining:
         if self.path is not None:
             with suppress(OSError):
                 self.path.unlink()
+                self.path.parent.rmdir()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -46,6 +46,9 @@ leaks_future  1 where outputs depend on later tokens, so that losses are no scor
 POINTS = 100
 """Most points of a training curve."""
 
+WIDEST_WARMED = 1024
+"""Width up to which a model is small enough to be built once more before it is trained."""
+
 TRIED_STEPS = 2
 """Steps that are timed to tell whether lanes train quicker together."""
 
@@ -78,7 +81,8 @@ def train(
     steps show that to be slower, and in halves where memory is too small. A lane that diverges, raises, or takes more
     than `timeout` seconds fails alone.
 
-    saved: a folder in which long trainings leave where they are from time to time, to go on after an interruption
+    saved: a folder in which long trainings leave where they are from time to time, to go on after an interruption;
+        of nothing but trainings by the same code on the same device with as many episodes
     """
     require(device)
     outcomes: dict[int, Outcome] = {}
@@ -129,18 +133,19 @@ class TrainingRun:
 
     def together(self, lanes: Sequence[Lane]) -> list[Outcome]:
         """Outcomes of lanes of one shape, as one model if a few steps of it cost less than of one lane at a time."""
-        if len(lanes) > 1 and self._seconds(lanes) >= len(lanes) * self._seconds(lanes[:1]):
+        worth_trying = len(lanes) > 1 and lanes[0].config.steps > TRIED_STEPS
+        if worth_trying and self._seconds(lanes) >= len(lanes) * self._seconds(lanes[:1]):
             return [outcome for lane in lanes for outcome in self.outcomes([lane])]
         return self.outcomes(lanes)
 
     def _seconds(self, lanes: Sequence[Lane]) -> float:
         """Seconds that steps of `lanes` as one take; no end where memory is too small for it."""
         try:
-            trial = LaneTraining(self, lanes)
+            trial = LaneTraining(replace(self, timeout=None), lanes)
             trial.advance(1)
             began = time.perf_counter()
             trial.advance(1 + TRIED_STEPS)
-        except RuntimeError as error:
+        except Exception as error:
             if not out_of_memory(error):
                 return 0.0  # the run itself will meet it, and say so
             release_memory(self.device)
@@ -151,7 +156,7 @@ class TrainingRun:
         """Outcomes of lanes of one shape, trained as one; in halves where that fails, so that each fails alone."""
         began = time.perf_counter()
         try:
-            results = LaneTraining(self, lanes).results()
+            results = LaneTraining.resumed(self, lanes).results()
         except Exception as error:
             if len(lanes) == 1:
                 return [failure(error)]
@@ -199,7 +204,6 @@ class LaneTraining:
 
     def results(self) -> list[Outcome]:
         """What comes of the lanes: trained to the end, evaluated on the way."""
-        self._resume()
         steps, times = self.config.steps, self.config.evaluations
         for number in range(1, times + 1):
             stop = round(steps * number / times)
@@ -310,7 +314,8 @@ class LaneTraining:
         }
         if losses:
             metrics |= {"training_loss": losses[-1], "training_tokens_per_second": self.tokens / self.seconds}
-        series = {"training_loss": losses}
+        noted = sorted(self._noted)[: len(losses)]
+        series = {"training_step": [float(step + 1) for step in noted], "training_loss": losses}
         if self.config.evaluations > 1:
             steps, times = self.config.steps, self.config.evaluations
             series["evaluated_step"] = [float(round(steps * number / times)) for number in range(1, times + 1)]
@@ -334,13 +339,43 @@ class LaneTraining:
             },
         )
 
+    @classmethod
+    def resumed(cls, run: TrainingRun, lanes: Sequence[Lane]) -> LaneTraining:
+        """The training from where it was saved last, or from its beginning."""
+        training = cls(run, lanes)
+        try:
+            training._resume()
+        except Exception:  # what was saved does not fit: it is of another version, or damaged
+            return cls(run, lanes)
+        return training
+
     def _resume(self) -> None:
-        state = self.saved.load(self.run.device)
+        state = self.saved.load()
         if state is not None:
-            for name in ("done", "seconds", "tokens", "curve", "evaluated"):
-                setattr(self, name, state[name])
             self.noise.resume(state["noise"])
             self.optimiser.resume(state["optimiser"])
+            for name in ("done", "seconds", "tokens", "curve", "evaluated"):
+                setattr(self, name, state[name])
+
+
+def warm_up(config: SequenceConfig, dtype: str) -> None:
+    """Train and read once on a few ids on a CPU: what has to be compiled or loaded then is. Raises what they raise."""
+    from tasks.workloads.random_tokens import RandomTokens, RandomTokensConfig
+
+    if config.width > WIDEST_WARMED:
+        return
+    workload = RandomTokens(RandomTokensConfig(vocabulary=8, length=8))
+    small = config.model_copy(
+        update={"steps": 1, "batch": 1, "warm_up": 0, "first_length": None, "growing_steps": 0, "layers": 1}
+    )
+    with without_denormals():
+        training = LaneTraining(TrainingRun("cpu", workload, 1, dtype, None, None), [Lane(small, 0)])
+        [batch] = workload.training(0, [(1, 8)])
+        for at in (None, np.array([7])):
+            training.model.train()
+            training.step(stacked([TokenBatch(batch.ids, batch.targets if at is None else batch.targets[:, at], at)]))
+            training.reader(0).logits(batch.ids, at)
+        training.sizes(0)
 
 
 class LaneReader:

@@ -11,6 +11,7 @@ from models.config import MechanismConfig
 from models.devices.device import DeviceClass
 from models.devices.form import supports
 from models.mechanism import MECHANISMS
+from models.sequence.config import SequenceConfig
 from models.stream import Phase, Stream, unit
 from tasks.evaluate import evaluate
 from tasks.workload import Workload
@@ -38,13 +39,21 @@ class TinyStreams(Workload[Any]):
 def compile_kernels(mechanisms: Iterable[dict[str, Any]], dtype: str) -> None:
     """Run each kind of `mechanisms` (identities) once on a tiny stream. Raises what the mechanism raises.
 
-    Mechanisms that learn are left out: they would be trained on streams that their options were not made for.
+    Sequence models take a step on a few ids. Other mechanisms that learn are left out: they would be trained on streams
+    that their options were not made for.
     """
     kinds: dict[tuple[Any, ...], MechanismConfig] = {}
+    models: dict[tuple[Any, ...], SequenceConfig] = {}
     for config in map(load_mechanism, mechanisms):
         implementation = MECHANISMS.implementation(config.name)
-        if not implementation.trained:
+        if isinstance(config, SequenceConfig):
+            models.setdefault((config.name, config.precision), config)
+        elif not implementation.trained:
             kinds.setdefault((config.name, implementation.group_key(config)), config)
+    for model in models.values():
+        from tasks.training import warm_up
+
+        warm_up(model, dtype)
     evaluate(TinyStreams(None), list(kinds.values()), seed=0, episodes=1, dtype=dtype)
 
 

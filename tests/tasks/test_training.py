@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import tasks.saved_training
 import tasks.training
@@ -16,7 +17,7 @@ from models.mechanisms.transformer import TransformerConfig
 from models.mechanisms.triple_hybrid import TripleHybridConfig
 from models.mechanisms.unimatrix import UniMatrixConfig
 from tasks.evaluate import TIMING_METRICS, Outcome
-from tasks.training import TRAINED_METRICS, Lane, train
+from tasks.training import TRAINED_METRICS, Lane, LaneTraining, TrainingRun, train
 from tasks.workloads.token_recall import TokenRecall, TokenRecallConfig
 
 WORKLOAD = TokenRecall(TokenRecallConfig(pairs=2, length=16))
@@ -95,6 +96,30 @@ def test_lanes_that_train_as_one_learn_what_each_learns_alone(monkeypatch: pytes
         assert abs(numbers(one)["loss"] - numbers(other)["loss"]) < 2e-4
 
 
+@pytest.mark.parametrize("steps", [0, 1, 2, 3, 4])
+def test_however_few_steps_there_are_and_however_little_time(steps: int) -> None:
+    lanes = [lane(1, steps=steps), lane(2, steps=steps)]
+    together = tasks.training.TrainingRun("cpu", WORKLOAD, 32, "float32", None, None).together(lanes)
+    assert [one.metrics is not None for one in together] == [True, True]
+    late = tasks.training.TrainingRun("cpu", WORKLOAD, 32, "float32", 0.0, None).together(lanes)
+    assert [one.reason for one in late] == (["timeout"] * 2 if steps else [None] * 2)
+
+
+def test_curves_say_at_which_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    [outcome] = run(lane(7, steps=6))
+    assert outcome.series["training_step"] == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+    monkeypatch.setattr(tasks.training, "POINTS", 3)
+    [outcome] = run(lane(7, steps=9))
+    assert outcome.series["training_step"] == [1.0, 5.0, 9.0]
+    assert len(outcome.series["training_loss"]) == 3
+
+
+@pytest.mark.parametrize("name", sorted(name for name, _, made in MECHANISMS if made.reads_ids))
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_every_model_can_be_warmed_up(name: str, dtype: str) -> None:
+    tasks.training.warm_up(MECHANISMS.config_class(name)(first_length=4, growing_steps=3), dtype)  # type: ignore[arg-type, call-arg]
+
+
 @pytest.mark.parametrize("worth", [True, False])
 def test_lanes_train_as_one_where_a_few_steps_of_that_are_quicker(monkeypatch: pytest.MonkeyPatch, worth: bool) -> None:
     sizes: list[int] = []
@@ -149,7 +174,7 @@ def test_an_interrupted_training_goes_on(tmp_path: Path, monkeypatch: pytest.Mon
     assert taken[0] - 100 == 12 - 7
     assert numbers(resumed) == numbers(undisturbed)
     assert resumed.series == undisturbed.series
-    assert not list(tmp_path.iterdir())
+    assert not tmp_path.exists()
 
 
 def test_half_a_file_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,6 +185,21 @@ def test_half_a_file_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert saved.path is not None
     saved.path.write_bytes(b"PK half")
     assert numbers(run(one, saved=tmp_path)[0]) == numbers(run(one)[0])
+
+
+def test_what_does_not_fit_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a version in which the model was another, or of a device with other generators."""
+    monkeypatch.setattr(tasks.saved_training, "EVERY", 0.0)
+    one = lane(7)
+    training = LaneTraining(TrainingRun("cpu", WORKLOAD, 32, "float32", None, tmp_path), [one])
+    training.advance(3, training._save)
+    assert training.saved.path is not None
+    state = torch.load(training.saved.path, weights_only=True)
+    for part, wrong in (("noise", [torch.zeros(16, dtype=torch.uint8)]), ("optimiser", {"flat": torch.zeros(3)})):
+        tmp_path.mkdir(exist_ok=True)
+        torch.save(state | {part: wrong}, training.saved.path)
+        assert numbers(run(one, saved=tmp_path)[0]) == numbers(run(one)[0])
+    assert not tmp_path.exists()
 
 
 def test_a_folder_that_cannot_be_written_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
