@@ -119,7 +119,18 @@ class Plan:
     @property
     def leaking(self) -> tuple[str, ...]:
         """Names of the mechanisms whose outputs, as configured, depend on later tokens."""
-        return tuple(dict.fromkeys(one.name for one in self.spec.mechanism_configs() if one.leaks_future))
+        names = dict.fromkeys(one.name for one in self.spec.mechanism_configs() if one.leaks_future)
+        return tuple(name for name in names if name not in self.may_leak)
+
+    @cached_property
+    def may_leak(self) -> tuple[str, ...]:
+        """Names of the mechanisms whose outputs depend on later tokens with some of the values searched, not all."""
+        if not isinstance(self.spec.options, TuningConfig):
+            return ()
+        from orchestrator.tuner.studies import studies_of
+
+        found = (study for study in studies_of(self.spec) if study.may_leak)
+        return tuple(dict.fromkeys(str(study.mechanism_fields["name"]) for study in found))
 
     @property
     def cell_count(self) -> int:

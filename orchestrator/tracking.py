@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from models.leaks import leaks_future
 from orchestrator.results import PROPOSED, result_rows
 from orchestrator.store.records import Notice, SweepRow
 from orchestrator.store.states import ENDED, SweepState, TrialState
@@ -142,12 +143,17 @@ def trial_run(sweep: SweepRow, row: dict[str, Any]) -> TrialRun:
             "slotsweep.state": row["state"],
             "slotsweep.worker": row["worker"],
             **({"slotsweep.reason": row["reason"]} if row["reason"] else {}),
-            **({"slotsweep.leaks_future": "true"} if row.get("metrics.leaks_future") else {}),
+            **({"slotsweep.leaks_future": "true"} if _leaks(row) else {}),
             **{f"slotsweep.{name}": row[name] for name in NOTES if row[name] is not None},
             **{f"slotsweep.{name}": str(row[name]).lower() for name in PROPOSED if row.get(name) is not None},
             **sections["hw"],
         },
     )
+
+
+def _leaks(row: dict[str, Any]) -> bool:
+    fields = {name.removeprefix("mechanism."): value for name, value in row.items() if name.startswith("mechanism.")}
+    return leaks_future({name: value for name, value in fields.items() if value is not None})
 
 
 def _ms(seconds: float) -> int:

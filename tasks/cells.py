@@ -9,6 +9,7 @@ from operator import itemgetter
 from typing import Any
 
 from models.config import canonical_json
+from models.leaks import leaks_future
 
 Row = Mapping[str, Any]
 Fields = dict[str, Any]
@@ -106,24 +107,36 @@ def workload_titles(workloads: Sequence[Fields]) -> list[str]:
 
 
 def name_curves(cells: Sequence[Cell]) -> list[CurveName]:
-    """The curve of each cell: cells of one mechanism are split by every field whose non-numeric values differ."""
+    """The curve of each cell: cells of one mechanism are split by every field whose non-numeric values differ.
+
+    Those that look at later tokens are split from those that do not.
+    """
     by_mechanism: dict[str, list[Cell]] = {}
     for cell in cells:
         by_mechanism.setdefault(cell.mechanism["name"], []).append(cell)
     names: dict[int, CurveName] = {}
     for mechanism, same in by_mechanism.items():
         splitting = varying([{key: _category(value) for key, value in cell.mechanism.items()} for cell in same])
-        by_categories: dict[tuple[Any, ...], list[Cell]] = {}
+        by_categories: dict[tuple[tuple[Any, ...], bool], list[Cell]] = {}
         for cell in same:
             categories = tuple(_category(cell.mechanism.get(key)) for key in splitting)
-            by_categories.setdefault(categories, []).append(cell)
-        for categories, curve in by_categories.items():
-            label = _label(mechanism, splitting, categories, list(by_categories))
-            if any(row.get("metrics.leaks_future") for cell in curve for row in cell.rows.values()):
-                label += LEAKS
+            by_categories.setdefault((categories, _leaks(cell)), []).append(cell)
+        for (categories, leaks), curve in by_categories.items():
+            label = marked(_label(mechanism, splitting, categories, [found for found, _ in by_categories]), leaks)
             name = CurveName(mechanism, label, tuple(varying([cell.mechanism for cell in curve])))
             names.update((id(cell), name) for cell in curve)
     return _show_fixed([names[id(cell)] for cell in cells], cells)
+
+
+def marked(label: str, leaks: bool) -> str:
+    """`label`, with the mark where what it names looks ahead."""
+    return f"{label}{LEAKS}" if leaks else label
+
+
+def _leaks(cell: Cell) -> bool:
+    """By what its trials say of themselves; where they say nothing, by its fields."""
+    told = [row["metrics.leaks_future"] for row in cell.rows.values() if row.get("metrics.leaks_future") is not None]
+    return any(told) if told else leaks_future(cell.mechanism)
 
 
 def _show_fixed(names: Sequence[CurveName], cells: Sequence[Cell]) -> list[CurveName]:

@@ -11,6 +11,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from models.config import Config, round_number
+from models.leaks import leaks_future
 from models.stream import Floats
 
 Direction = Literal["maximize", "minimize"]
@@ -337,6 +338,10 @@ class StudyLabel:
     parameters: tuple[Parameter, ...]
     began: Began | None = None
 
+    def leaks(self, params: Params) -> bool:
+        """Whether what `params` propose looks at later tokens."""
+        return leaks_future({**self.mechanism, **split(params)[1]})
+
 
 @dataclass(frozen=True)
 class Proposal:
@@ -404,6 +409,11 @@ def every_combination(parameters: Sequence[Parameter]) -> Iterator[Params] | Non
     if any(grid is None for grid in grids):
         return None
     return _combine(parameters, [grid or [] for grid in grids], {})
+
+
+def some_combinations(parameters: Sequence[Parameter]) -> Iterator[Params]:
+    """Every combination of choices and of the ends of ranges that the parameters allow."""
+    return _combine(parameters, [list(parameter.some_values) for parameter in parameters], {})
 
 
 def _combine(parameters: Sequence[Parameter], grids: Sequence[list[Any]], chosen: Params) -> Iterator[Params]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from statistics import fmean
 
+from tasks.cells import marked
 from tasks.comparisons import compare_all, every_pair
 from tasks.difference_table import difference_table
 from tasks.frontier import SHARES
@@ -40,16 +41,16 @@ def _best(contest: Contest, table: Table) -> Section:
     columns = ("mechanism", *table.columns, *(("studies",) if repeated else ("proposal", "parameters")))
     lines: list[tuple[Value, ...]] = []
     for group in contest.groups:
-        best = [one for study in group.studies for one in study.best]
+        best = group.best
         if repeated:
-            lines.append((group.label, *table.numbers(best), f"{len(best)} of {len(group.studies)} feasible"))
+            lines.append((group.best_label, *table.numbers(best), f"{len(best)} of {len(group.studies)} feasible"))
         elif best:
-            lines.append(_line(best[0], table, group.label))
+            lines.append(_line(best[0], table, group.best_label))
         else:
             lines.append((group.label, *(None for _ in table.columns), None, "no feasible proposal"))
     last: tuple[Value, ...] = ("reference",) if repeated else (None, "reference")
     lines += [(one.label, *table.numbers([one]), *last) for one in contest.references]
-    text = [_chosen(contest, table)]
+    text = [_chosen(contest, table), *_leaking(contest)]
     if repeated:
         text.append("Medians over studies that differ by the sampler's seed alone, with intervals over these studies.")
     return Section(
@@ -67,6 +68,15 @@ def _chosen(contest: Contest, table: Table) -> str:
     if table.held_out:
         return f"{text} The held-out seeds chose nothing: theirs is the number to quote."
     return f"{text} There are no held-out seeds: there is no number to quote."
+
+
+def _leaking(contest: Contest) -> Iterator[str]:
+    """What values are worth whose models look at what they are to predict."""
+    if any(one.leaks for one in contest.found):
+        yield (
+            "Outputs of those marked `leaks future` depend on later tokens. Where every position is scored their "
+            "losses are no scores of predictions: they did not win fairly. Search without the values that leak."
+        )
 
 
 def _bounds(table: Table) -> Iterator[str]:
@@ -91,7 +101,7 @@ def _line(found: Found, table: Table, label: str) -> tuple[Value, ...]:
 def _differences(contest: Contest, table: Table) -> Iterator[Section]:
     """Each group less the best reference, or where there is none, every pair of groups; paired by held-out seed."""
     ((objective, direction),) = table.goal.objectives.items()
-    groups = {group.label: _group_sample(group, objective) for group in contest.groups}
+    groups = {group.best_label: _group_sample(group, objective) for group in contest.groups}
     references = {one.label: one.held_out.get(objective, {}) for one in contest.references}
     candidates = [one for one in contest.references if one.held_out.get(objective)]
     keeping = [one for one in candidates if table.verdict(one.held_out) in ("kept", "kept on average")]
@@ -150,8 +160,9 @@ def _front(contest: Contest, table: Table) -> Section:
             assert one.proposal is not None
             number = f"{one.proposal.number}" + (f" of repeat {one.study.repeat + 1}" if len(group.studies) > 1 else "")
             params = parameters_text(one.proposal.params)
-            lines.append((group.label, *table.numbers([one]), "knee" if place == bend else None, number, params))
-        drawn.append((group.label, front))
+            label = marked(group.label, one.leaks)
+            lines.append((label, *table.numbers([one]), "knee" if place == bend else None, number, params))
+        drawn += [(marked(group.label, leaks), [one for one in front if one.leaks == leaks]) for leaks in (False, True)]
     lines += [(one.label, *table.numbers([one]), None, None, "reference") for one in contest.references]
     text = (
         f"Proposals that keep the bounds and that no other of the same mechanism beats in one objective without losing "
@@ -163,7 +174,7 @@ def _front(contest: Contest, table: Table) -> Section:
     return Section(
         f"front-{contest.number}",
         f"Pareto front: {contest.title}",
-        (text[0], *text[1 : 1 + _bends(table.goal)], *_bounds(table)),
+        (text[0], *_leaking(contest), *text[1 : 1 + _bends(table.goal)], *_bounds(table)),
         Grid(columns, tuple(lines)),
         charts,
     )

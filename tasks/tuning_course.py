@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from models.stream import Floats
+from tasks.cells import marked
 from tasks.frontier import SHARES
 from tasks.importances import LEAST_PROPOSALS, importances
 from tasks.labels import ANY, SHARE
@@ -29,9 +30,10 @@ SLICE_POINTS = 500
 
 def proposals_section(contest: Contest, goal: Goal) -> Section:
     """How many proposals each group's studies made, what became of them, and the seeds they took."""
+    leaking = [_leaking(group) for group in contest.groups]
     columns = (
         "mechanism", "studies", "proposals", "complete", "feasible", "stopped early", "failed", "open", "duplicates",
-        "seeds spent", "seeds saved",
+        "seeds spent", "seeds saved", *(("leak future",) if any(leaking) else ()),
     )  # fmt: skip
     seeds = max((_seeds(one) for study in contest.studies for one in study.proposals), default=0)
     text = (
@@ -40,7 +42,8 @@ def proposals_section(contest: Contest, goal: Goal) -> Section:
         "seeds are not spent again."
     )
     lines: list[tuple[Value, ...]] = [
-        (group.label, len(group.studies), *_counts(group, goal, seeds)) for group in contest.groups
+        (group.label, len(group.studies), *_counts(group, goal, seeds), *((count,) if any(leaking) else ()))
+        for group, count in zip(contest.groups, leaking, strict=True)
     ]
     name = f"proposals-{contest.number}"
     return Section(
@@ -49,6 +52,11 @@ def proposals_section(contest: Contest, goal: Goal) -> Section:
         (text, *_beginnings(contest), *_failures(contest)),
         Grid(columns, tuple(lines)),
     )
+
+
+def _leaking(group: Group) -> int:
+    """How many of its proposals look at later tokens."""
+    return sum(study.label.leaks(one.params) for study in group.studies for one in study.proposals)
 
 
 def _seeds(proposal: Proposal) -> int:
@@ -93,7 +101,7 @@ def history_section(contest: Contest, goal: Goal) -> Section:
     several = len(goal.objectives) > 1
     box = _box(contest, goal) if several else None
     measured, bounds = _history_of(goal)
-    courses = {group.label: _course(group, goal, box) for group in contest.groups}
+    courses = {marked(group.label, _led_by_a_leak(group, goal)): _course(group, goal, box) for group in contest.groups}
     lines = tuple(line for label, course in courses.items() if (line := _line(label, course, bounds)))
     longest = max((course.shape[1] for course in courses.values()), default=0)
     places = sorted({math.ceil(longest * share) for share in (0.25, 0.5, 1.0)} - {0})
@@ -111,6 +119,21 @@ def history_section(contest: Contest, goal: Goal) -> Section:
         text += [_told(box, goal)]
     charts = (Chart("proposals", measured, lines),) if lines else ()
     return Section(f"history-{contest.number}", f"History: {contest.title}", tuple(text), table, charts)
+
+
+def _led_by_a_leak(group: Group, goal: Goal) -> bool:
+    """Whether some proposal that its history shows looks at later tokens."""
+    return any(study.label.leaks(one.params) for study in group.studies for one in _leaders(study, goal))
+
+
+def _leaders(study: Study, goal: Goal) -> list[Proposal]:
+    """The proposals that were the best so far; of several objectives, all that count."""
+    counted = [one for one in study.proposals if may_be_best(one, goal)]
+    if len(goal.objectives) > 1:
+        return counted
+    losses = losses_of(counted, goal)[:, 0]
+    before = np.concatenate([[np.inf], np.minimum.accumulate(losses)])[: len(losses)]
+    return [one for one, better in zip(counted, losses < before, strict=True) if better]
 
 
 def _history_of(goal: Goal) -> tuple[str, tuple[float, float]]:
@@ -243,7 +266,10 @@ def _slice(contest: Contest, goal: Goal, name: str, place: int) -> Iterator[Char
     ]
     words = list(dict.fromkeys(choice for _, parameter in having for choice in parameter.choices))
     lines = tuple(
-        line for group, _ in having if (line := _slice_line(group.label, group.studies[0], goal, name, place, words))
+        line
+        for group, _ in having
+        for leaks in (False, True)
+        if (line := _slice_line(marked(group.label, leaks), group.studies[0], leaks, goal, name, place, words))
     )
     if lines:
         numbered = ", ".join(f"{number}: {word}" for number, word in enumerate(words))
@@ -252,12 +278,18 @@ def _slice(contest: Contest, goal: Goal, name: str, place: int) -> Iterator[Char
         yield Chart(label, list(goal.objectives)[place], lines, log_x=log)
 
 
-def _slice_line(label: str, study: Study, goal: Goal, name: str, place: int, words: Sequence[object]) -> Line | None:
+def _slice_line(
+    label: str, study: Study, leaks: bool, goal: Goal, name: str, place: int, words: Sequence[object]
+) -> Line | None:
+    """The proposals of a study that look at later tokens, or those that do not."""
     objective = list(goal.objectives)[place]
     shown = [
         one
         for one in study.proposals
-        if one.state in ("complete", "stopped") and name in one.params and one.metrics.get(objective)
+        if one.state in ("complete", "stopped")
+        and name in one.params
+        and one.metrics.get(objective)
+        and study.label.leaks(one.params) == leaks
     ]
     shown = shown[:: max(1, math.ceil(len(shown) / SLICE_POINTS))]
     points = sorted(

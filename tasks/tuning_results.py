@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from models.config import canonical_json, round_number
-from tasks.cells import Cell, Row, workload_titles
+from tasks.cells import Cell, Row, marked, workload_titles
 from tasks.labels import NamedCell, name_cells
 from tasks.search import WORKLOAD, Goal, Proposal, StudyLabel, best_of
 from tasks.statistics import Sample
@@ -35,6 +35,11 @@ class Found:
     held_out: Mapping[str, Sample]
     rows: Sequence[Row]
 
+    @property
+    def leaks(self) -> bool:
+        """Whether a proposal looks at later tokens; the label of a reference says it of itself."""
+        return self.study is not None and self.proposal is not None and self.study.leaks(self.proposal.params)
+
 
 @dataclass(frozen=True)
 class Study:
@@ -52,9 +57,19 @@ class Group:
     label: str
     studies: Sequence[Study]
 
+    @property
+    def best(self) -> list[Found]:
+        """The best of its studies."""
+        return [one for study in self.studies for one in study.best]
+
+    @property
+    def best_label(self) -> str:
+        """What its best are called: marked where one of them looks at later tokens."""
+        return marked(self.label, any(one.leaks for one in self.best))
+
     def front(self, goal: Goal) -> list[Found]:
         """What no proposal of any of its studies dominates."""
-        found = {id(one.proposal): one for study in self.studies for one in study.best}
+        found = {id(one.proposal): one for one in self.best}
         return [found[id(one)] for one in best_of([one.proposal for one in found.values() if one.proposal], goal)]
 
 
@@ -125,7 +140,14 @@ def _best(label: StudyLabel, proposal: Proposal, cell: Cell | None) -> Found:
     rows = {} if cell is None else cell.rows
     tuning, held_out = (_beside(rows, side) | dict(side) for side in (proposal.metrics, proposal.held_out))
     shown = _seeds(proposal.held_out) or _seeds(proposal.metrics)
-    return Found(label.title, label, proposal, tuning, held_out, [rows[seed] for seed in shown if seed in rows])
+    return Found(
+        marked(label.title, label.leaks(proposal.params)),
+        label,
+        proposal,
+        tuning,
+        held_out,
+        [rows[seed] for seed in shown if seed in rows],
+    )
 
 
 def _is_beside(label: StudyLabel, reference: NamedCell) -> bool:

@@ -54,16 +54,18 @@ def _remarks(contest: Contest, goal: Goal) -> Iterator[str]:
         if without:
             of = f" in {without} of {len(group.studies)} studies" if len(group.studies) > 1 else ""
             yield f"{group.label}: no feasible proposal{of}"
+        leaking = sum(one.leaks for one in group.best)
+        if leaking:
+            yield f"{group.label}: outputs of {leaking} of {len(group.best)} best depend on later tokens (leaks future)"
         if len(goal.objectives) == 1:
             yield from _edges(group)
 
 
 def _edges(group: Group) -> Iterator[str]:
     """Numbers of the best that lie where the search ended."""
-    best = [one for study in group.studies for one in study.best]
     for parameter in group.studies[0].label.parameters:
         for upper, end in ((False, parameter.low), (True, parameter.high)):
-            at = sum(_at_edge(one, parameter, upper) for one in best)
+            at = sum(_at_edge(one, parameter, upper) for one in group.best)
             if at:
                 of = f" in {at} of {len(group.studies)} studies" if len(group.studies) > 1 else ""
                 side = "upper" if upper else "lower"

@@ -78,6 +78,11 @@ def _leaks(plan: Plan) -> Iterator[str]:
             f"{name} as configured looks at later tokens: where every position is scored its losses are no scores of "
             "predictions; its results are marked `leaks future`"
         )
+    for name in plan.may_leak:
+        yield (
+            f"{name} looks at later tokens with some of the values that are searched: where every position is scored "
+            "their losses are no scores of predictions, and would win unfairly; they are marked `leaks future`"
+        )
 
 
 def _studies(plan: Plan) -> tuple[int, TuningConfig | None]:

@@ -17,7 +17,7 @@ from orchestrator.tuner.mirror import MirroredStudy, MirroredTrial, mirror, stud
 from orchestrator.tuner.proposals import proposals_of
 from orchestrator.tuner.studies import StudySpec, studies_of, tuning_options
 from tasks.kinds.tuning import Levels
-from tasks.search import Goal, Proposal, best_of, losses_of
+from tasks.search import Goal, Proposal, StudyLabel, best_of, losses_of
 
 PAGE = "studies.html"
 MOST_DRAWN = 12
@@ -88,6 +88,7 @@ def _mirrored(
     cells = {(row.study, row.number): row.cell for row in store.proposals(sweep.id)}
     times = store.cell_times(sweep.id)
     by_level = isinstance(options.stops, Levels)
+    labels = {study.number: study.label for study in studies_of(spec)}
     by_study: dict[int, list[MirroredTrial]] = {}
     for one in proposals:
         started, ended = times.get(cells[one.study, one.number] or "", (sweep.started or sweep.created,) * 2)
@@ -97,7 +98,7 @@ def _mirrored(
             told=None if one.state == "open" else told_of(one.state, one.metrics, options.goal, by_level=by_level),
             started_ms=round(1000 * started),
             ended_ms=round(1000 * ended),
-            notes=_notes(one),
+            notes=_notes(labels[one.study], one),
         )
         by_study.setdefault(one.study, []).append(trial)
     return [
@@ -106,11 +107,13 @@ def _mirrored(
     ]
 
 
-def _notes(proposal: Proposal) -> dict[str, object]:
+def _notes(label: StudyLabel, proposal: Proposal) -> dict[str, object]:
     seeds = len(next(iter(proposal.metrics.values()), {}))
     notes: dict[str, object] = {"state": proposal.state, "seeds": seeds}
     if proposal.same_as is not None:
         notes["same_as"] = proposal.same_as
     if proposal.error is not None:
         notes["error"] = proposal.error
+    if label.leaks(proposal.params):
+        notes["leaks_future"] = True
     return notes

@@ -11,9 +11,10 @@ from typing import Any, cast
 import numpy as np
 
 from models.config import Config, MechanismConfig, round_numbers
+from models.leaks import leaks_future
 from orchestrator.spec import Entry, Spec
 from tasks.kinds.tuning import Levels, SamplerOptions, TuningConfig
-from tasks.search import Parameter, Params, StudyLabel, full_name, parameters_of, split
+from tasks.search import Parameter, Params, StudyLabel, full_name, parameters_of, some_combinations, split
 from tasks.workload import WorkloadConfig
 
 Fields = dict[str, Any]
@@ -61,6 +62,18 @@ class StudySpec:
         """Whether it could propose `params`: they are the active ones, each with one of its values."""
         active = {one.name: one for one in self.parameters if one.is_active(params)}
         return active.keys() == params.keys() and all(one.takes(params[name]) for name, one in active.items())
+
+    @property
+    def may_leak(self) -> bool:
+        """Whether some of the values searched make a model that looks at later tokens, and others do not.
+
+        Of numbers, both ends are tried.
+        """
+        kind = self.mechanism_class
+        if not issubclass(kind, MechanismConfig) or kind.leaks_future is MechanismConfig.leaks_future:
+            return False
+        found = (leaks_future({**self.mechanism_fields, **split(one)[1]}) for one in some_combinations(self.parameters))
+        return set(found) == {True, False}
 
     def configs(self, params: Params) -> tuple[WorkloadConfig, MechanismConfig]:
         """What is fixed with `params`. Raises ValidationError where the params do not go together."""

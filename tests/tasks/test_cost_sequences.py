@@ -104,3 +104,26 @@ def test_the_report_fits_forward_passes_training_steps_and_bytes() -> None:
     kept = sections["memory-scaling"].table
     assert kept is not None
     assert {row[1] for row in kept.rows} == {"held", "kept by a training step"}
+
+
+def costed(name: str, length: int, **fields: Any) -> dict[str, Any]:
+    """A row of made-up costs, as a trial leaves it: nothing in it says whether the model looks ahead."""
+    mechanism: Any = MECHANISMS.config_class(name)(**fields)
+    return (
+        {"state": "done", "seed": 0, "episodes": 1, "workload.name": "random_tokens", "workload.length": length}
+        | {f"mechanism.{key}": value for key, value in mechanism.identity().items()}
+        | {"metrics.tokens": float(length), "metrics.train_us_per_token": 2.0}
+    )
+
+
+def test_models_that_look_ahead_are_marked_where_only_their_costs_are_known() -> None:
+    made = [costed("triple_hybrid", 32, convolution=sides) for sides in ("causal", "two_sided")]
+    made += [costed("unimatrix", 32, depth_state="carried", layers=layers) for layers in (1, 2)]
+    table = next(part for part in KINDS.implementation("cost_scaling").summarise(made).sections).table
+    assert table is not None
+    assert [row[0] for row in table.rows] == [
+        "triple_hybrid causal",
+        "triple_hybrid two_sided (leaks future)",
+        "unimatrix",
+        "unimatrix (leaks future)",
+    ]

@@ -460,3 +460,52 @@ def test_numbers_of_the_report_have_n_and_a_method() -> None:
     for part in summary.sections:
         for row in part.table.rows if part.table else ():
             assert all(value.n >= 1 and value.method for value in row if isinstance(value, Interval))
+
+
+TEXT = {"name": "wikitext2", "length": 32}
+SIDES = Parameter("mechanism.convolution", "categorical", choices=("causal", "two_sided"))
+
+
+def leaking_study(*losses: tuple[str, float]) -> Summary:
+    """A study that searched the convolution of a hybrid, of which these are proposals with their losses."""
+    label = study(name="triple_hybrid", workload=TEXT, parameters=(SIDES,))
+    made = [
+        replace(proposal(number, 0.5, loss=loss, held_out={"loss": loss}), params={SIDES.name: sides})
+        for number, (sides, loss) in enumerate(losses)
+    ]
+    return summary_of(options({"loss": "minimize"}), [label], made)
+
+
+def test_a_best_that_looks_ahead_is_marked_wherever_it_is_named() -> None:
+    summary = leaking_study(("causal", 3.0), ("two_sided", 1.0))
+    for name in ("best-1", "history-1"):
+        assert [row["mechanism"] for row in table(summary, name)] == ["triple_hybrid tpe (leaks future)"], name
+    assert [row["leak future"] for row in table(summary, "proposals-1")] == [1]
+    assert [line.label for line in section(summary, "slices-1").charts[0].lines] == [
+        "triple_hybrid tpe",
+        "triple_hybrid tpe (leaks future)",
+    ]
+    assert "did not win fairly" in " ".join(section(summary, "best-1").text)
+    assert "triple_hybrid tpe: outputs of 1 of 1 best depend on later tokens (leaks future)" in summary.warnings
+
+
+def test_a_leak_that_never_led_marks_no_best() -> None:
+    summary = leaking_study(("causal", 1.0), ("two_sided", 3.0))
+    for name in ("best-1", "history-1"):
+        assert [row["mechanism"] for row in table(summary, name)] == ["triple_hybrid tpe"], name
+    assert [row["leak future"] for row in table(summary, "proposals-1")] == [1]
+    assert not any("later tokens" in warning for warning in summary.warnings)
+    assert "leak future" not in table(leaking_study(("causal", 1.0)), "proposals-1")[0]
+
+
+def test_a_front_marks_each_proposal_that_looks_ahead() -> None:
+    label = study(name="triple_hybrid", workload=TEXT, parameters=(SIDES,))
+    made = [
+        replace(proposal(0, 0.5, loss=1.0, bytes=20.0), params={SIDES.name: "two_sided"}),
+        replace(proposal(1, 0.5, loss=2.0, bytes=10.0), params={SIDES.name: "causal"}),
+    ]
+    summary = summary_of(options({"loss": "minimize", "bytes": "minimize"}), [label], made)
+    assert {row["mechanism"] for row in table(summary, "front-1")} == {
+        "triple_hybrid tpe",
+        "triple_hybrid tpe (leaks future)",
+    }

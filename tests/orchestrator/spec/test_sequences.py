@@ -50,6 +50,28 @@ def test_looking_ahead_is_noticed() -> None:
     assert Plan(spec).leaking == ("triple_hybrid",)
 
 
+def test_searched_values_that_look_ahead_are_noticed() -> None:
+    tuned = """\
+name: tuned
+kind: tuning
+workload: {name: token_recall, pairs: 4, length: 64}
+mechanisms: [{name: triple_hybrid, steps: 1}, {name: unimatrix, steps: 1}]
+search:
+  mechanism.learning_rate: {low: 0.001, high: 0.01, log: true}
+objectives: {loss: minimize}
+trials: 2
+seeds: 2
+held_out: 0
+"""
+    assert (Plan(read_spec(tuned)).leaking, Plan(read_spec(tuned)).may_leak) == ((), ())
+    always = Plan(read_spec(tuned.replace("triple_hybrid,", "triple_hybrid, convolution: two_sided,")))
+    assert (always.leaking, always.may_leak) == (("triple_hybrid",), ())
+    some = "search:\n  triple_hybrid.convolution: {choices: [two_sided, causal]}\n"
+    some += "  unimatrix.depth_state: {choices: [reset, carried]}\n  unimatrix.layers: {low: 1, high: 3}\n"
+    searched = Plan(read_spec(tuned.replace("search:\n", some)))
+    assert (searched.leaking, searched.may_leak) == ((), ("triple_hybrid", "unimatrix"))
+
+
 @pytest.mark.parametrize(("device", "together"), [("cpu", False), ("any", False), ("cuda", True), ("mps", True)])
 def test_seeds_train_together_on_accelerators_alone(device: str, together: bool) -> None:
     plan = Plan(read_spec(f"{SPEC}device: {device}\n"))
