@@ -21,7 +21,7 @@ from io import BufferedReader, TextIOWrapper
 from pathlib import Path
 
 from tasks.catalogue import Archive, Corpus, Files
-from tasks.download import DownloadError, copy_within, download, file_sha256
+from tasks.download import SLOWEST_BYTES_PER_SECOND, DownloadError, copy_within, download, file_sha256
 
 LOCK_SECONDS = 1800.0
 SUMS = "SHA256SUMS"
@@ -172,14 +172,15 @@ def _fetch(corpus: Corpus) -> None:
     from filelock import FileLock, Timeout
 
     folder = _cache(corpus)
+    patience = LOCK_SECONDS + corpus.limit_bytes / SLOWEST_BYTES_PER_SECOND
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder.with_name(f".{folder.name}.lock"), timeout=LOCK_SECONDS):
+        with FileLock(folder.with_name(f".{folder.name}.lock"), timeout=patience):
             if not _intact(corpus):
                 with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as scratch:
                     _fetch_into(corpus, folder, Path(scratch))
     except Timeout as error:
-        raise CorpusError(_cure(corpus, f"another process has been fetching it for {LOCK_SECONDS:.0f} s")) from error
+        raise CorpusError(_cure(corpus, f"another process has been fetching it for {patience:.0f} s")) from error
     except (DownloadError, zipfile.BadZipFile, KeyError, EOFError, zlib.error, OSError) as error:
         raise CorpusError(_cure(corpus, str(error))) from error
 

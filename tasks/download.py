@@ -16,6 +16,8 @@ ATTEMPTS = 4
 FIRST_WAIT_SECONDS = 0.5
 STALL_SECONDS = 30.0
 DEADLINE_SECONDS = 600.0
+SLOWEST_BYTES_PER_SECOND = 100_000
+"""An attempt may take `DEADLINE_SECONDS`, and beyond that as long as the largest file expected takes at this rate."""
 
 WORTH_RETRYING = {408, 425, 429, 500, 502, 503, 504}
 
@@ -50,16 +52,22 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def deadline_seconds(limit_bytes: int) -> float:
+    """How long one attempt at a file of up to `limit_bytes` may take."""
+    return DEADLINE_SECONDS + limit_bytes / SLOWEST_BYTES_PER_SECOND
+
+
 def copy_within(read: Callable[[int], bytes], target: IO[bytes], limit_bytes: int) -> int:
     """Bytes copied from `read` to `target`. Raises DownloadError beyond the limits of size and time."""
-    deadline = time.monotonic() + DEADLINE_SECONDS
+    seconds = deadline_seconds(limit_bytes)
+    deadline = time.monotonic() + seconds
     received = 0
     while chunk := read(CHUNK_BYTES):
         received += len(chunk)
         if received > limit_bytes:
             raise DownloadError(f"it is larger than the {limit_bytes} bytes expected at most")
         if time.monotonic() > deadline:
-            raise TransientError(f"not complete after {DEADLINE_SECONDS:.0f} s")
+            raise TransientError(f"not complete after {seconds:.0f} s, in which {received} bytes came")
         target.write(chunk)
     return received
 

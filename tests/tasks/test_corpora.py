@@ -238,9 +238,17 @@ def test_a_server_that_drips_is_given_up(server: Server, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(download, "DEADLINE_SECONDS", 0.1)
     monkeypatch.setattr(download, "ATTEMPTS", 1)
+    monkeypatch.setattr(download, "SLOWEST_BYTES_PER_SECOND", 1e12)
     server.answers = [drip]
-    with pytest.raises(CorpusError, match="not complete after"):
+    with pytest.raises(CorpusError, match=r"not complete after 0 s, in which \d+ bytes came"):
         corpus_files(corpus(server.url))
+
+
+def test_a_large_file_has_the_time_that_it_takes(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """1.2 GB in 600 s would take 16 megabits a second."""
+    assert download.deadline_seconds(CORPORA["minimind"].limit_bytes) > 1.2e9 / 125_000
+    monkeypatch.setattr(download, "DEADLINE_SECONDS", 0.0)
+    assert contents(corpus_files(corpus(server.url))) == FILES
 
 
 def test_no_network_is_one_clear_message(monkeypatch: pytest.MonkeyPatch, server: Server, tmp_path: Path) -> None:
@@ -299,6 +307,7 @@ def test_a_fetch_that_never_ends_elsewhere_is_not_waited_for_forever(
     from filelock import FileLock
 
     monkeypatch.setattr(corpora, "LOCK_SECONDS", 0.05)
+    monkeypatch.setattr(corpora, "SLOWEST_BYTES_PER_SECOND", 1e12)
     (tmp_path / "home" / "data" / "group").mkdir(parents=True)
     with (
         FileLock(tmp_path / "home" / "data" / "group" / ".tiny.lock"),
