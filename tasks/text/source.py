@@ -5,6 +5,7 @@ Once the checksum is known, as in what is kept of a trial, a config needs the fi
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,10 +17,19 @@ from tasks.text.documents import SUFFIXES, current_sha256, form_of
 BYTES = "bytes"
 """In place of the path of a tokenizer."""
 
+HEX_DIGITS = re.compile("[0-9a-fA-F]{64}")
+
+
+def _sha256(text: str) -> str:
+    """`text` as checksums are written here. Raises ValueError where it is none."""
+    if not HEX_DIGITS.fullmatch(text):
+        raise ValueError(f"`{text}` is no SHA-256, which has 64 hex digits, 0 to 9 and a to f")
+    return text.lower()
+
+
 Sha256 = Annotated[
-    str | None,
+    Annotated[str, AfterValidator(_sha256), Field(json_schema_extra={"pattern": f"^{HEX_DIGITS.pattern}$"})] | None,
     Field(
-        pattern="^[0-9a-f]{64}$",
         description="SHA-256 of that file; filled in: a changed file makes other trials. Give it to insist on one file",
     ),
 ]

@@ -15,6 +15,8 @@ from tasks.text.streams import TokenStreams, kept_streams
 from tasks.text.vocabulary import ByteVocabulary, TokenizerVocabulary, Vocabulary
 from tasks.workload import workload
 
+DEFAULT_END = "<|endoftext|>"
+
 
 class TextFileConfig(LanguageConfig):
     """The next token of your own text: of bytes, or of a byte-level BPE tokenizer. Each document is followed by a mark
@@ -27,7 +29,7 @@ class TextFileConfig(LanguageConfig):
     tokenizer_sha256: Sha256 = None
     tokenizer: TokenizerPath = BYTES
     end_of_document: str = Field(
-        "<|endoftext|>", min_length=1, description="the tokenizer's mark that follows a document; bytes have their own"
+        DEFAULT_END, min_length=1, description="the tokenizer's mark that follows a document; bytes have their own"
     )
     validation_share: float = Field(
         0.05, ge=1e-6, le=0.5, description="share held out: the end of a .txt, so many records of a .jsonl"
@@ -37,6 +39,12 @@ class TextFileConfig(LanguageConfig):
     @classmethod
     def _identify(cls, data: Any) -> Any:
         return identified(data, "path", "tokenizer")
+
+    @model_validator(mode="after")
+    def _marks_ends_of_its_own(self) -> TextFileConfig:
+        if self.end_of_document != DEFAULT_END and self.tokenizer == BYTES:
+            raise ValueError("`end_of_document` needs a `tokenizer` that has the mark: bytes have one of their own")
+        return self
 
     @classmethod
     def pinned(cls, fields: dict[str, Any]) -> dict[str, Any]:

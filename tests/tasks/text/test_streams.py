@@ -283,6 +283,13 @@ def test_relative_paths_are_those_of_the_working_directory(tmp_path: Path, monke
     assert TextFileConfig(path="a.txt").path == str(tmp_path / "a.txt")
 
 
+def test_checksums_in_capitals_are_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("one\n")
+    found = str(TextFileConfig(path=str(path)).path_sha256)
+    assert TextFileConfig(path=str(path), path_sha256=found.upper()).path_sha256 == found
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -290,7 +297,8 @@ def test_relative_paths_are_those_of_the_working_directory(tmp_path: Path, monke
         ({"path": "a.csv"}, r"a\.csv is none of \.txt, \.txt\.gz, \.jsonl, \.jsonl\.gz"),
         ({"path": "."}, r"is none of"),
         ({"path": "a.txt", "tokenizer": "no.json"}, r"there is no file /.*no\.json"),
-        ({"path": "a.txt", "path_sha256": "12"}, r"sha256"),
+        ({"path": "a.txt", "path_sha256": "12"}, r"`12` is no SHA-256, which has 64 hex digits, 0 to 9 and a to f"),
+        ({"path": "a.txt", "end_of_document": "<eos>"}, r"`end_of_document` needs a `tokenizer` that has the mark"),
         ({"path": "a.txt", "validation_share": 0.0}, r"validation_share"),
         ({}, r"path"),
     ],
