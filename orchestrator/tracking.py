@@ -13,6 +13,7 @@ from orchestrator.store.states import ENDED, SweepState, TrialState
 from orchestrator.store.store import Store
 from orchestrator.tracker.drain import Delivery
 from orchestrator.tracker.records import ParentRun, RunStatus, TrialRun, parent_run_id_for, run_id_for
+from tasks.series import steps_name
 
 TRIAL_STATUS: dict[str, RunStatus] = {
     TrialState.DONE: "FINISHED",
@@ -114,6 +115,14 @@ def trial_run(sweep: SweepRow, row: dict[str, Any]) -> TrialRun:
         prefix, _, name = column.partition(".")
         if name and prefix in sections:
             sections[prefix][name if prefix in ("metrics", "series") else column] = value
+    series = {name: values for name, values in sections["series"].items() if values}
+    paced = {name: series.get(steps_name(name), ()) for name in series}
+    steps = {
+        name: [round(step) for step in at]
+        for name, at in paced.items()
+        if name != steps_name(name) and len(at) == len(series[name])
+    }
+    tell = set(map(steps_name, steps))
     started = row["started"] or sweep.started or sweep.created
     finished = row["finished"] or sweep.finished or started
     status = TRIAL_STATUS.get(row["state"], "RUNNING")
@@ -133,7 +142,8 @@ def trial_run(sweep: SweepRow, row: dict[str, Any]) -> TrialRun:
             **{name: row[name] for name in ("seed", "episodes", "dtype", "device")},
         },
         metrics={**sections["metrics"], **{name: row[name] for name in COSTS}},
-        series=sections["series"],
+        series={name: values for name, values in series.items() if name not in tell},
+        steps=steps,
         tags={
             "slotsweep.sweep": sweep.id,
             "slotsweep.trial": row["trial"],

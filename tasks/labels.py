@@ -12,6 +12,7 @@ import numpy as np
 from models.stream import Floats
 from tasks.cells import Cell, group_cells, name_curves, panels
 from tasks.sequential import SeedsUntil, metric_interval
+from tasks.series import steps_name
 from tasks.statistics import mean_intervals
 from tasks.summary import Interval, Line
 
@@ -49,20 +50,39 @@ class NamedCell:
         values = np.array(list(self.values(metric).values()), dtype=np.float64)
         return metric_interval(self.until, metric, values, bounds=bounds) if len(values) else None
 
+    def _rows_with(self, name: str) -> list[dict[str, Any]]:
+        return [row for row in self.done.values() if row.get(f"series.{name}")]
+
     def series(self, name: str) -> Floats | None:
         """The series [S, T] of the seeds that have it, cut to the shortest; None where no seed has it."""
-        rows = [row[f"series.{name}"] for row in self.done.values() if row.get(f"series.{name}")]
+        rows = [row[f"series.{name}"] for row in self._rows_with(name)]
         if not rows:
             return None
         length = min(len(row) for row in rows)
-        return np.array([[np.nan if v is None else v for v in row[:length]] for row in rows], dtype=np.float64)
+        return _numbers([row[:length] for row in rows])
+
+    def steps(self, name: str) -> tuple[float, ...] | None:
+        """Steps of the training at which all seeds noted the series; None where one of them does not tell them."""
+        paced = [self._paced(row, name) for row in self._rows_with(name)]
+        common = set.intersection(*map(set, paced)) if paced else set[float]()
+        return tuple(sorted(common)) or None
+
+    @staticmethod
+    def _paced(row: dict[str, Any], name: str) -> dict[float, float | None]:
+        """A seed's series by step; empty where it does not tell the steps."""
+        steps, values = row.get(f"series.{steps_name(name)}") or (), row[f"series.{name}"]
+        return dict(zip(steps, values, strict=True)) if len(steps) == len(values) else {}
 
     def line(self, name: str, bounds: tuple[float, float] = ANY) -> Line | None:
-        """The series' means over seeds against its steps 1, 2, ..., with intervals."""
-        series = self.series(name)
+        """The series' means over seeds, with intervals, against its steps, or against 1, 2, ... where none are told."""
+        series, steps = self.series(name), self.steps(name)
         if series is None:
             return None
-        points = [(step, one) for step, one in enumerate(mean_intervals(series, bounds=bounds), start=1) if one]
+        if steps is not None:
+            paced = (self._paced(row, name) for row in self._rows_with(name))
+            series = _numbers([[values[step] for step in steps] for values in paced])
+        x = steps or range(1, series.shape[1] + 1)
+        points = [(step, one) for step, one in zip(x, mean_intervals(series, bounds=bounds), strict=True) if one]
         return Line(
             label=self.label,
             x=tuple(float(step) for step, _ in points),
@@ -70,6 +90,10 @@ class NamedCell:
             low=tuple(one.low for _, one in points),
             high=tuple(one.high for _, one in points),
         )
+
+
+def _numbers(rows: Sequence[Sequence[float | None]]) -> Floats:
+    return np.array([[np.nan if value is None else value for value in row] for row in rows], dtype=np.float64)
 
 
 def named_cells(rows: Sequence[Any], until: SeedsUntil | None = None) -> list[NamedCell]:

@@ -94,7 +94,7 @@ def _entry(run: ParentRun | TrialRun, own: Mapping[str, object]) -> Entry:
         params={clean_key(key): shorten(str(value), PARAM_LENGTH) for key, value in run.params.items()},
         tags=tags,
         metrics=metrics,
-        series={} if isinstance(run, ParentRun) else clean_series(run.series, metrics),
+        series={} if isinstance(run, ParentRun) else clean_series(run.series, run.steps, metrics),
     )
 
 
@@ -114,18 +114,20 @@ def clean_metrics(metrics: Mapping[str, float | None]) -> dict[str, float]:
 
 
 def clean_series(
-    series: Mapping[str, Sequence[float | None]], metrics: Mapping[str, float]
+    series: Mapping[str, Sequence[float | None]], steps: Mapping[str, Sequence[int]], metrics: Mapping[str, float]
 ) -> dict[str, dict[int, float]]:
     """Values by step of each series that has any number; a missing or NaN value leaves its step out.
 
-    A series named like one of the `metrics` is called `series/NAME`: MLflow has one history for a name.
+    Steps are 0, 1, ... where `steps` has no others. A series named like one of the `metrics` is called `series/NAME`:
+    MLflow has one history for a name.
     """
     cleaned = {}
     for key, values in series.items():
-        steps = clean_metrics({str(step): value for step, value in enumerate(values)})
+        at = steps.get(key, range(len(values)))
+        found = clean_metrics({str(step): value for step, value in zip(at, values, strict=True)})
         name = clean_key(key)
-        if steps:
-            cleaned[f"series/{name}" if name in metrics else name] = {int(step): v for step, v in steps.items()}
+        if found:
+            cleaned[f"series/{name}" if name in metrics else name] = {int(step): v for step, v in found.items()}
     return cleaned
 
 

@@ -40,7 +40,8 @@ class ParentRun:
 class TrialRun:
     """A trial of a sweep. Times are milliseconds since the epoch, UTC; metrics that are None or NaN are left out.
 
-    series  numbers that come in a row: MLflow's metrics with a value at steps 0, 1, ...
+    series  numbers that come in a row: MLflow's metrics with a value at each step
+    steps   of a series that has others, its steps; else they are 0, 1, ...
     """
 
     run_id: str
@@ -56,6 +57,7 @@ class TrialRun:
     tags: Mapping[str, object] = field(default_factory=dict)
     metrics: Mapping[str, float | None] = field(default_factory=dict)
     series: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
+    steps: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
 def parent_run_id_for(sweep: str) -> str:

@@ -184,10 +184,11 @@ def _curves(number: int, title: str, cells: Sequence[NamedCell], metric: str) ->
     shown = legible(cells)
     names = {"training_loss": "training loss, nats", f"evaluated_{metric}": SCORES[metric][0]}
     charts = [
-        Chart("point of the training", text, lines)
+        Chart("step" if all(cell.steps(name) for cell in having) else "point of the training", text, lines)
         for name, text in names.items()
-        if (lines := tuple(line for cell in shown if (line := cell.line(name))))
+        if (having := [cell for cell in shown if cell.series(name) is not None])
+        and (lines := tuple(line for cell in having if (line := cell.line(name))))
     ]
     if charts:
-        text = "Means over seeds in the course of the training, with 95% intervals; points are evenly spaced in steps."
+        text = "Means over seeds in the course of the training, with 95% intervals, at steps that all seeds noted."
         yield Section(f"training-{number}", f"Training: {title}", (text,), None, tuple(charts))

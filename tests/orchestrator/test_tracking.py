@@ -54,6 +54,31 @@ def test_every_trial_is_a_run_under_its_sweep(slotsweep, client, store: Store, t
         assert "peak memory: of all trials computed in one call with it" in run.data.tags["slotsweep.shared"]
 
 
+TRAINED = """\
+name: trained
+kind: training
+workload: {name: token_recall, pairs: 2, length: 16}
+mechanisms: [{name: transformer, width: 16, layers: 1, heads: 2, batch: 2, steps: 250, evaluations: 2}]
+seeds: 1
+episodes: 8
+"""
+
+
+def test_learning_curves_stand_at_the_steps_of_the_training(slotsweep, client, tmp_path: Path) -> None:
+    spec = tmp_path / "trained.yaml"
+    spec.write_text(TRAINED, encoding="utf-8")
+    assert slotsweep("run", str(spec), "--executor", "inline").code == 0
+    _, [run] = runs_of(client, "trained")
+    [row] = slotsweep("results", "last", "--json").json
+    curve = client.get_metric_history(run.info.run_id, "series/training_loss")
+    assert [(point.step, point.value) for point in sorted(curve, key=lambda point: point.step)] == list(
+        zip(map(round, row["series.training_step"]), row["series.training_loss"], strict=True)
+    )
+    scored = client.get_metric_history(run.info.run_id, "evaluated_recall")
+    assert sorted(point.step for point in scored) == [125, 250]
+    assert not [name for name in run.data.metrics if name.endswith("_step")]
+
+
 def test_reused_trials_are_runs_of_their_second_sweep_too(slotsweep, client, tmp_path: Path) -> None:
     for _ in range(2):
         assert slotsweep("run", str(write_small(tmp_path)), "--executor", "inline").code == 0

@@ -106,3 +106,24 @@ def test_nothing_finished_is_no_error() -> None:
             row[key] = None
     summary = Training.summarise(pending)
     assert summary.warnings
+
+
+def noted(name: str, steps: list[list[float]], losses: list[list[float]]) -> list[Any]:
+    """Rows of a model whose seeds noted losses at steps of their own."""
+    found = rows(name, [recall(0.5) for _ in steps])
+    for row, at, values in zip(found, steps, losses, strict=True):
+        row |= {"series.training_step": at, "series.training_loss": values}
+    return found
+
+
+def test_curves_stand_at_the_steps_that_every_seed_noted() -> None:
+    summary = Training.summarise(noted("transformer", [[1, 50, 100], [1, 50, 70, 100]], [[4, 3, 2], [4, 1, 7, 0]]))
+    [chart] = section(summary, "training-1").charts
+    assert chart.x_label == "step"
+    assert (chart.lines[0].x, chart.lines[0].y) == ((1.0, 50.0, 100.0), (4.0, 2.0, 1.0))
+
+
+def test_curves_without_steps_are_counted_by_points() -> None:
+    summary = Training.summarise(rows("transformer", [recall(0.5)]))
+    [chart] = section(summary, "training-1").charts
+    assert (chart.x_label, chart.lines[0].x) == ("point of the training", (1.0, 2.0, 3.0))

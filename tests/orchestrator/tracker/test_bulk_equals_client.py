@@ -44,6 +44,7 @@ def write(tracker: Tracker, parent, trial, page) -> None:
             trial(4, status="RUNNING", end_ms=None, metrics={"recall": 0.5}),
             trial(5, series={"loss": [2.0, float("nan"), 0.5], "phase_slots": [float(i) for i in range(1500)]}),
             trial(6, series={"recall": [0.1, 0.2]}),  # a metric has that name too
+            trial(7, series={"loss": [2.0, float("nan"), 0.5]}, steps={"loss": [1, 250, 500]}),
         ]
     )
     tracker.write_trials([trial(5, series={"loss": [2.0, float("nan"), 0.5, 0.25]})])
@@ -105,7 +106,7 @@ def test_every_field_is_the_same(stores, parent, trial, tmp_path) -> None:
     for _, tracker in stores.values():
         write(tracker, parent, trial, page)
     expected, expected_table = seen(stores["client"][0]), table(stores["client"][0])
-    assert len(expected) == 8
+    assert len(expected) == 9
     assert {run["info"][1] for run in expected} == {"FINISHED", "KILLED", "RUNNING"}
     for name, (uri, _) in stores.items():
         assert seen(uri) == expected, name

@@ -46,6 +46,12 @@ def test_a_note_that_is_empty_is_no_tag(parent) -> None:
     assert "mlflow.note.content" not in parent_entry(parent(note="")).tags
 
 
+def test_a_series_stands_at_its_steps_or_where_it_has_none_at_0_1_2(trial) -> None:
+    series = {"loss": [2.0, None, 0.5], "phase_slots": [3.0, 4.0]}
+    entry = trial_entry(trial(0, series=series, steps={"loss": [1, 250, 500]}), "the parent")
+    assert entry.series == {"loss": {1: 2.0, 500: 0.5}, "phase_slots": {0: 3.0, 1: 4.0}}
+
+
 def test_metrics_carry_the_end_or_while_running_the_start(trial) -> None:
     assert trial_entry(trial(1), "p").metrics_ms == trial(1).end_ms
     assert trial_entry(trial(1, status="RUNNING", end_ms=None), "p").metrics_ms == trial(1).start_ms
