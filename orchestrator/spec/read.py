@@ -25,6 +25,7 @@ from orchestrator.spec.files import load
 from orchestrator.spec.foreign import RENAMED_KEYS, TOP_KEYS, TUNING_KEYS
 from orchestrator.spec.hints import did_you_mean, nearest, one_of
 from orchestrator.spec.levels import fields_elsewhere
+from orchestrator.spec.located import Located
 from orchestrator.spec.nodes import ListNode, MapNode, Node, ScalarNode, quoted, shown, to_python
 from orchestrator.spec.options import all_option_names, kinds_with, option_names, options_of
 from orchestrator.spec.overrides import apply_overrides
@@ -104,6 +105,7 @@ class _Reader:
         for family in (WORKLOAD, MECHANISM):
             family.registry.names()  # ours come first, so that a plug-in that takes one of their names is at fault
         plugins, loaded = self._load_plugins()
+        self._tree = Located(self._folder, self._problems).tree(self._tree)
         search = Search(self._tree, self._problems, all_known=loaded) if self._tunes else None
         elsewhere = fields_elsewhere(self._tree, search, self._problems) if search else ({}, {})
         workloads = self._read_family(WORKLOAD, "workload", elsewhere[0], all_known=loaded)

@@ -53,6 +53,13 @@ def identified(data: Any, *fields: str) -> Any:
     return filled
 
 
+def located(value: Any, folder: Path) -> Any:
+    """The path of a file as a spec that lies in `folder` has it, from anywhere."""
+    if not isinstance(value, str) or value == BYTES:
+        return value
+    return str((folder / Path(value).expanduser()).absolute())
+
+
 def checksum_of(field: str) -> str:
     """The field that holds the checksum of a file; it must stand before it in the config."""
     return f"{field}_sha256"

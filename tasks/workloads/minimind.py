@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from tasks.catalogue import CORPORA
 from tasks.corpora import CorpusError, corpus_files
 from tasks.text.language import LanguageConfig, LanguageWorkload, Length
-from tasks.text.source import Sha256, TextPath, identified, unchanged
+from tasks.text.source import Sha256, TextPath, identified, located, unchanged
 from tasks.text.streams import TokenStreams, kept_streams
 from tasks.text.vocabulary import TokenizerVocabulary
 from tasks.workload import workload
@@ -37,6 +37,10 @@ class MiniMindConfig(LanguageConfig):
     @classmethod
     def _identify(cls, data: Any) -> Any:
         return identified(data, "path")
+
+    @classmethod
+    def located(cls, field: str, value: Any, folder: Path) -> Any:
+        return located(value, folder) if field == "path" else value
 
     @classmethod
     def pinned(cls, fields: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from tasks.text.documents import form_of
 from tasks.text.language import LanguageConfig, LanguageWorkload
-from tasks.text.source import BYTES, Sha256, TextPath, TokenizerPath, identified, unchanged
+from tasks.text.source import BYTES, Sha256, TextPath, TokenizerPath, identified, located, unchanged
 from tasks.text.streams import TokenStreams, kept_streams
 from tasks.text.vocabulary import ByteVocabulary, TokenizerVocabulary, Vocabulary
 from tasks.workload import workload
@@ -45,6 +45,10 @@ class TextFileConfig(LanguageConfig):
         if self.end_of_document != DEFAULT_END and self.tokenizer == BYTES:
             raise ValueError("`end_of_document` needs a `tokenizer` that has the mark: bytes have one of their own")
         return self
+
+    @classmethod
+    def located(cls, field: str, value: Any, folder: Path) -> Any:
+        return located(value, folder) if field in ("path", "tokenizer") else value
 
     @classmethod
     def pinned(cls, fields: dict[str, Any]) -> dict[str, Any]:

@@ -60,3 +60,37 @@ def test_a_saved_spec_stays_with_the_content_that_it_was_read_with(
     text.unlink()
     [missing] = from_canonical(saved).workloads()
     assert submitted.identity() == changed.identity() == missing.identity()
+
+
+def paths(path: Path, *overrides: str) -> list[str]:
+    return [config.flat()["path"] for config in read_spec(path, overrides).workloads()]
+
+
+def test_paths_in_a_file_begin_at_its_folder(text: Path) -> None:
+    folder = text.parent / "specs"
+    folder.mkdir()
+    for name in ("a.txt", "b.txt"):
+        (folder / name).write_text("another\n")
+    spec = folder / "spec.yaml"
+    spec.write_text(SPEC)
+    assert paths(spec) == [str(folder / "a.txt")]
+    assert paths(spec, "workload.path=a.txt") == [str(text)]  # typed where the command is
+    spec.write_text(SPEC.replace("a.txt", "{values: [b.txt, a.txt]}"))
+    assert paths(spec) == [str(folder / "b.txt"), str(folder / "a.txt")]
+    spec.write_text(SPEC.replace("{name: text_file, path: a.txt}", "[{name: text_file, path: ../a.txt}]"))
+    assert paths(spec) == [str(folder / "../a.txt")]
+    spec.write_text(SPEC.replace("path: a.txt", "path: a.txt, tokenizer: t.json"))
+    with pytest.raises(SpecError, match=rf"spec\.yaml:3:53: `tokenizer`: there is no file {folder}/t\.json"):
+        read_spec(spec)
+
+
+def test_searched_paths_begin_there_too(text: Path) -> None:
+    folder = text.parent / "specs"
+    folder.mkdir()
+    (folder / "a.txt").write_text("another\n")
+    spec = folder / "spec.yaml"
+    searched = "search: {workload.path: {choices: [a.txt]}}\nobjectives: {loss: minimize}\ntrials: 1\n"
+    spec.write_text(SPEC.replace("training", "tuning").replace(", path: a.txt", "") + searched)
+    options = read_spec(spec).options
+    assert options is not None
+    assert options.model_dump()["search"]["workload.path"]["choices"] == [str(folder / "a.txt")]
