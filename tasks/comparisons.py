@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from models.stream import Floats
 from tasks.proportions import wilson_interval
+from tasks.search import Direction
 from tasks.statistics import (
     CONFIDENCE,
     UNDEFINED,
@@ -41,7 +42,7 @@ class Comparison:
     difference   their paired difference with its 95% interval
     p            of no difference, by a two-sided paired t-test
     effect       the difference in standard deviations of the differences, Hedges' g
-    superiority  the share of seeds in which a is above b, ties counted half
+    superiority  the share of seeds in which a is better than b, ties counted half
     equivalence  whether the two are equal to within the margin, by itself
     detectable   the smallest difference that as many seeds would show with 80% power
     holm         p adjusted by Holm for all comparisons made together
@@ -85,15 +86,20 @@ def every_pair(names: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def compare_all(
-    samples: Mapping[str, Sample], pairs: Iterable[tuple[str, str]], margin: float, outcomes: int | None = None
+    samples: Mapping[str, Sample],
+    pairs: Iterable[tuple[str, str]],
+    margin: float,
+    outcomes: int | None = None,
+    better: Direction = "maximize",
 ) -> list[Comparison]:
     """The `pairs` of `samples` compared that share a seed, with p-values adjusted for the number of comparisons.
 
     margin: differences that are smaller count as none in the tests of equivalence.
     outcomes: how many independent outcomes in 0..1 each value is the mean of, where that is known
+    better: `minimize` where lower values are the better ones, as of losses
     """
     pairs = [(a, b) for a, b in pairs if samples[a].keys() & samples[b].keys()]
-    compared = [compare(a, b, samples[a], samples[b], margin, outcomes) for a, b in pairs]
+    compared = [compare(a, b, samples[a], samples[b], margin, outcomes, better) for a, b in pairs]
     tested = [i for i, one in enumerate(compared) if one.p is not None]
     p = [one.p for one in compared if one.p is not None]
     adjusted = np.stack([holm(p), benjamini_hochberg(p)], axis=1).tolist()
@@ -106,7 +112,15 @@ def compare_all(
     return compared
 
 
-def compare(name_a: str, name_b: str, a: Sample, b: Sample, margin: float, outcomes: int | None = None) -> Comparison:
+def compare(
+    name_a: str,
+    name_b: str,
+    a: Sample,
+    b: Sample,
+    margin: float,
+    outcomes: int | None = None,
+    better: Direction = "maximize",
+) -> Comparison:
     """One comparison, not adjusted. Raises ValueError unless margin > 0, or if there is no common seed.
 
     Differences of which all are 0 show no equality, unless `outcomes` (see `compare_all`) tell what they might be.
@@ -115,7 +129,8 @@ def compare(name_a: str, name_b: str, a: Sample, b: Sample, margin: float, outco
     same = equivalence(a, b, margin, outcomes)
     if len(differences) > 1 and not differences.any() and outcomes is None:
         same = replace(same, p=None, equal=None, method=NO_SPREAD)
-    wins = float((differences > 0).sum() + 0.5 * (differences == 0).sum())
+    ahead = differences < 0 if better == "minimize" else differences > 0
+    wins = float(ahead.sum() + 0.5 * (differences == 0).sum())
     return Comparison(
         a=name_a,
         b=name_b,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tasks.comparisons import Comparison
+from tasks.search import Direction
 from tasks.summary import Grid, Value
 
 COLUMNS = (
@@ -26,6 +27,12 @@ def difference_table(compared: Sequence[Comparison], pairs: Sequence[tuple[str, 
     done = {(one.a, one.b): _row(one) for one in compared}
     missing: tuple[Value, ...] = (None, None, None, None, None, None, None, "no common seed")
     return Grid(COLUMNS, tuple(done.get(pair, (*pair, *missing)) for pair in pairs))
+
+
+def superior(better: Direction) -> str:
+    """What the column of that name tells."""
+    side = "below, for lower is better" if better == "minimize" else "above"
+    return f"Superior: the share of seeds in which the first of a row is {side}, ties counted half."
 
 
 def _row(one: Comparison) -> tuple[Value, ...]:

@@ -7,7 +7,7 @@ from statistics import fmean
 
 from tasks.cells import marked
 from tasks.comparisons import compare_all, every_pair
-from tasks.difference_table import difference_table
+from tasks.difference_table import difference_table, superior
 from tasks.frontier import SHARES
 from tasks.search import Bound, Goal
 from tasks.staircase import knee
@@ -111,13 +111,13 @@ def _differences(contest: Contest, table: Table) -> Iterator[Section]:
     pairs = every_pair(list(groups)) if leader is None else [(label, leader.label) for label in groups]
     samples = {**groups, **references}
     margin = _margin(objective, list(samples.values()))
-    compared = compare_all(samples, pairs, margin, table.episodes if objective in SHARES else None)
+    compared = compare_all(samples, pairs, margin, table.episodes if objective in SHARES else None, direction)
     if not compared:
         return
     beside = f"the best reference, {leader.label}" if leader else "one another"
     text = [
         f"{objective} of the best of each mechanism beside {beside}, paired by held-out seed; the mean of its studies' "
-        "best where there are several."
+        f"best where there are several. {superior(direction)}"
     ]
     if leader:
         among = " among those that keep the bounds," if leader in keeping and table.goal.constraints else ""

@@ -13,7 +13,7 @@ from tasks.aggregates import interquartile_interval
 from tasks.bootstrap import bca_interval
 from tasks.cells import Row
 from tasks.comparisons import compare_all, every_pair
-from tasks.difference_table import difference_table, power_sentence
+from tasks.difference_table import difference_table, power_sentence, superior
 from tasks.growth_sections import growth_sections
 from tasks.kind import NOTHING_ASKED, Asked, Kind, KindConfig, kind
 from tasks.labels import SHARE, NamedCell, by_workload
@@ -103,8 +103,8 @@ def _differences(number: int, title: str, cells: Sequence[NamedCell]) -> Iterato
     compared = compare_all(samples, pairs, MARGIN, least if least > 1 else None)
     text = (
         "Recall of the first mechanism of a row less that of the second, paired by seed. Effect: the difference in "
-        "standard deviations of the differences of single seeds (Hedges' g). Superior: the share of seeds in which the "
-        "first is above, ties counted half. Intervals hold for each row by itself.",
+        f"standard deviations of the differences of single seeds (Hedges' g). {superior('maximize')} Intervals hold "
+        "for each row by itself.",
         f"p-values are adjusted for the {len(compared)} comparisons: of no difference (paired t-test) by Holm's method "
         f"and by Benjamini and Hochberg's, of a difference of {MARGIN:g} or more (two one-sided t-tests) by Holm's. "
         "Verdicts go by Holm's, at 5%: two recalls differ, or are equal to within that margin, or both, or these seeds "

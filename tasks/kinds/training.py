@@ -10,10 +10,11 @@ import numpy as np
 
 from tasks.cells import LEAKS, Row
 from tasks.comparisons import compare_all, every_pair
-from tasks.difference_table import difference_table, power_sentence
+from tasks.difference_table import difference_table, power_sentence, superior
 from tasks.kind import NOTHING_ASKED, Asked, Kind, KindConfig, kind
 from tasks.labels import ANY, SHARE, NamedCell, by_workload, legible
 from tasks.proportions import wilson_interval
+from tasks.search import Direction
 from tasks.statistics import deviation
 from tasks.summary import Chart, Curve, Grid, Section, Summary, Value
 
@@ -24,6 +25,9 @@ SCORES = {
     "loss": ("loss, nats", ANY),
 }
 """What models are compared by, the first that a workload measures; with the heading, and bounds."""
+
+LOWER = ("bits_per_byte", "loss")
+"""Of these scores lower ones are better."""
 
 OTHERS = {"loss": "loss, nats", "perplexity": "perplexity", "answerable": "answerable"}
 
@@ -93,7 +97,17 @@ def _scores(number: int, title: str, cells: Sequence[NamedCell], metric: str) ->
     others = {
         name: text for name, text in OTHERS.items() if name != metric and any(cell.values(name) for cell in cells)
     }
-    columns = ("model", heading, *others.values(), "parameters", "bytes", "training, s", "tokens a second", "n")
+    columns = (
+        "model",
+        heading,
+        *others.values(),
+        "parameters",
+        "bytes",
+        "steps",
+        "training, s",
+        "tokens a second",
+        "n",
+    )
     rows = tuple(
         (
             cell.label,
@@ -101,6 +115,7 @@ def _scores(number: int, title: str, cells: Sequence[NamedCell], metric: str) ->
             *(cell.mean(name) for name in others),
             _only(cell, "parameters"),
             _only(cell, "bytes"),
+            _trained(cell),
             cell.mean("training_seconds"),
             cell.mean("training_tokens_per_second"),
             len(cell.values(metric)),
@@ -113,9 +128,15 @@ def _scores(number: int, title: str, cells: Sequence[NamedCell], metric: str) ->
 def _remarks(cells: Sequence[NamedCell], metric: str) -> Iterator[str]:
     yield (
         "Means over seeds with 95% intervals, after the last step of training. Bytes are those of parameters and of "
-        "the state after a sequence of full length. Seconds and tokens a second are of training on the machines below."
+        "the state after a sequence of full length; steps are those of training, and the sequences read at each. "
+        "Seconds and tokens a second are of training on the machines below."
     )
-    if any(cell.label.endswith(LEAKS) or LEAKS in cell.label for cell in cells):
+    if len({_trained(cell) for cell in cells}) > 1:
+        yield (
+            "These models did not all train for as many steps with as many sequences each (see `steps`): what differs "
+            "between them may be due to that."
+        )
+    if any(LEAKS in cell.label for cell in cells):
         yield (
             "Outputs of the models that are marked so depend on later tokens. Where every position is scored their "
             "losses are no scores of predictions, and not comparable with those of the others."
@@ -126,6 +147,12 @@ def _remarks(cells: Sequence[NamedCell], metric: str) -> Iterator[str]:
             f"Bytes drawn by their frequency in the training text alone would cost {unigram[0]:.3f} bits each: a model "
             "above that has not yet learned more than the frequencies."
         )
+
+
+def _trained(cell: NamedCell) -> str | None:
+    """How long a model trained: `500 x 32`, steps and the sequences of each."""
+    fields = cell.cell.mechanism
+    return f"{fields['steps']:,} x {fields['batch']:,}" if {"steps", "batch"} <= fields.keys() else None
 
 
 def _only(cell: NamedCell, metric: str) -> Value:
@@ -169,11 +196,12 @@ def _differences(number: int, title: str, cells: Sequence[NamedCell], metric: st
     pairs = every_pair(list(samples))
     if not any(samples.values()) or not pairs:
         return
-    compared = compare_all(samples, pairs, MARGINS[metric], None)
+    better: Direction = "minimize" if metric in LOWER else "maximize"
+    compared = compare_all(samples, pairs, MARGINS[metric], None, better)
     heading, _ = SCORES[metric]
     text = (
         f"{heading[0].upper()}{heading[1:]} of the first model of a row less that of the second, paired by seed; "
-        f"p-values adjusted for the {len(compared)} comparisons.",
+        f"p-values adjusted for the {len(compared)} comparisons. {superior(better)}",
         *power_sentence(compared),
     )
     yield Section(f"differences-{number}", f"Differences: {title}", text, difference_table(compared, pairs))

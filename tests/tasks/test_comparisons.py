@@ -68,6 +68,12 @@ def test_equal_differences_have_no_effect_size_and_rounding_does_not_make_one() 
     assert compare("a", "a", a, a, 0.01).superiority.mean == 0.5
 
 
+def test_of_losses_the_lower_is_superior() -> None:
+    a, b = {0: 1.0, 1: 1.0, 2: 3.0, 3: 2.0}, dict.fromkeys(range(4), 2.0)
+    assert compare("a", "b", a, b, 0.01).superiority.mean == (1 + 0.5) / 4
+    assert compare("a", "b", a, b, 0.01, better="minimize").superiority.mean == (2 + 0.5) / 4
+
+
 def test_differences_of_0_alone_show_no_equality_by_themselves() -> None:
     a = {0: 0.9, 1: 0.8, 2: 0.7}
     far = {seed: value - 0.1 + 0.001 * seed for seed, value in a.items()}

@@ -127,3 +127,23 @@ def test_curves_without_steps_are_counted_by_points() -> None:
     summary = Training.summarise(rows("transformer", [recall(0.5)]))
     [chart] = section(summary, "training-1").charts
     assert (chart.x_label, chart.lines[0].x) == ("point of the training", (1.0, 2.0, 3.0))
+
+
+def test_of_bits_the_lower_is_superior_and_the_text_says_so() -> None:
+    text = {"name": "wikitext2", "length": 128}
+    worse, better = ([{"bits_per_byte": b, "loss": b} for b in bits] for bits in ((5.0, 5.2, 5.1), (4.0, 4.1, 4.2)))
+    summary = Training.summarise(rows("transformer", worse, text) + rows("triple_latent", better, text))
+    [found] = table(summary, "differences-1")
+    assert (found["mechanism"], found["superior"].mean) == ("triple_latent", 1.0)
+    assert "below, for lower is better" in " ".join(section(summary, "differences-1").text)
+    by_recall = Training.summarise(rows("transformer", [recall(0.1)]) + rows("triple_latent", [recall(0.9)]))
+    assert table(by_recall, "differences-1")[0]["superior"].mean == 1.0
+    assert "is above" in " ".join(section(by_recall, "differences-1").text)
+
+
+def test_the_table_tells_how_long_each_model_trained() -> None:
+    both = [rows("transformer", [recall(0.5)], steps=steps, batch=8) for steps in (100, 2000)]
+    summary = Training.summarise([*both[0], *both[1]])
+    assert [row["steps"] for row in table(summary, "models-1")] == ["100 x 8", "2,000 x 8"]
+    assert "did not all train" in " ".join(section(summary, "models-1").text)
+    assert "did not all train" not in " ".join(section(Training.summarise(both[0]), "models-1").text)
