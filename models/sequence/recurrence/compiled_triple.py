@@ -246,6 +246,7 @@ def gather(factors: Array, gates: Array, h: int, lane: Array, shares: Array, tin
     """
     tokens, size = factors.shape[0], factors.shape[3]
     state = np.zeros(size, dtype=factors.dtype)
+    least, nothing = factors.dtype.type(tiny), factors.dtype.type(0)  # else sums of 32 bits are taken in 64
     for t in range(tokens):
         for gate in range(2):
             split(gates[t, gate, h], shares, gate, t)
@@ -253,7 +254,7 @@ def gather(factors: Array, gates: Array, h: int, lane: Array, shares: Array, tin
         for i in range(size):
             lane[0, t, i] = state[i]
             faded = keep * state[i]
-            state[i] = share * factors[t, 0, h, i] + (faded if abs(faded) >= tiny else 0)
+            state[i] = share * factors[t, 0, h, i] + (faded if abs(faded) >= least else nothing)
         for part in range(1, 4):
             for i in range(size):
                 lane[part, t, i] = factors[t, part, h, i]
@@ -297,6 +298,7 @@ def state_gradients(
     """Write those of the factor a and of gates of states, from `d_before` [T, S] of the states before each token."""
     tokens, size = before.shape
     later = np.zeros(size, dtype=before.dtype)
+    least, nothing = before.dtype.type(tiny), before.dtype.type(0)
     for t in range(tokens - 1, -1, -1):
         keep, share = shares[0, t], shares[1, t]
         total = later[0] * (before[t, 0] - factors[t, 0, h, 0])
@@ -307,4 +309,4 @@ def state_gradients(
             d_factors[t, 0, h, i] = share * later[i]
         for i in range(size):
             faded = keep * later[i]
-            later[i] = d_before[t, i] + (faded if abs(faded) >= tiny else 0)
+            later[i] = d_before[t, i] + (faded if abs(faded) >= least else nothing)
