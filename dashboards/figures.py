@@ -13,7 +13,7 @@ from dashboards.scale import SizeScale, size_scale, size_writer
 from dashboards.steps import Measured, frontier, measured, recalls_of
 from dashboards.style import LIGHT_COLOURS, MARKERS, Style, band_opacity, styles
 from dashboards.text import plain
-from tasks.summary import SIZE_AXES, Panel, Summary
+from tasks.summary import Panel, Summary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,9 +30,9 @@ METADATA = {"png": {"Software": "slotsweep"}, "svg": {"Date": None}, "pdf": {"Cr
 def write_figures(summary: Summary, folder: Path) -> list[Path]:
     """Write every figure as `.png`, `.svg` and `.pdf` into `folder`; return their paths.
 
-    Panels give `frontier-slots` and `frontier-bytes`; the recall shown is `recall`, or `recall_all` where a panel has
-    no other. The charts of a section have the section's name. Several of a kind are numbered from 1:
-    `frontier-slots-1.png`. Sizes are in slots, or in bytes with binary units.
+    Panels give `frontier-slots` and `frontier-bytes`, as far as they have such sizes; the recall shown is `recall`, or
+    `recall_all` where a panel has no other. The charts of a section have the section's name. Several of a kind are
+    numbered from 1: `frontier-slots-1.png`. Sizes are in slots, or in bytes with binary units.
     """
     import matplotlib as mpl
 
@@ -54,7 +54,7 @@ def _figures(summary: Summary) -> Iterator[tuple[str, Figure]]:
     """Every figure with the name of its files."""
     charts = [chart for section in summary.sections for chart in section.charts]
     style_of = styles(summary.panels, charts)
-    for axis in SIZE_AXES:
+    for axis in summary.axes:
         for stem, panel in _numbered(f"frontier-{axis}", summary.panels):
             yield stem, frontier_figure(panel, axis, style_of)
     for section in summary.sections:

@@ -13,7 +13,7 @@ from dashboards.style import Style
 from dashboards.tables import frontier_axes, metric_names, rows_of
 from dashboards.text import MISSING, bounds, byte_count, count, estimate, fraction, settings, value, writer
 from dashboards.words import findings, scale_notes
-from tasks.summary import SIZE_AXES, Curve, Interval, Panel, Point, Summary
+from tasks.summary import Curve, Interval, Panel, Point, Summary
 
 SHOWN_FIRST = ("recall", "recall_all", "slots", "bytes")
 """Metrics that always have a column, even where every cell has the same value."""
@@ -87,7 +87,7 @@ class Problem:
 
 
 def panel_page(
-    panel: Panel, metrics: Sequence[str], styles: Mapping[str, Style], methods: Mapping[str, str]
+    panel: Panel, axes: Sequence[str], metrics: Sequence[str], styles: Mapping[str, Style], methods: Mapping[str, str]
 ) -> PanelPage:
     """Lay out `panel`: figures and matched sizes for every pair of size axis and recall metric, and its tables.
 
@@ -102,7 +102,7 @@ def panel_page(
         words=findings(panel),
         comparisons=tuple(
             Comparison(draw(panel, axis, metric, styles), _matched(panel, axis, metric, styles))
-            for axis in SIZE_AXES
+            for axis in axes
             for metric in metrics
         ),
         cells=_cells(panel, [name for name in metric_names(points) if name not in constants], styles, methods),
@@ -200,10 +200,10 @@ def _lacking(point: Point) -> str:
 
 
 def _scores(panel: Panel, styles: Mapping[str, Style]) -> Table:
-    """Hypervolume and area of each curve, on both size axes."""
+    """Hypervolume and area of each curve, on its size axes."""
     rows = []
     for curve in panel.curves:
-        numbers = [scores.get(axis) for scores in (curve.hypervolume, curve.area) for axis in SIZE_AXES]
+        numbers = [scores.get(axis) for scores in (curve.hypervolume, curve.area) for axis in panel.axes]
         cells = [Cell(curve.label, sort=curve.label)]
         cells += [
             Cell("undefined", "too few points finished")
@@ -213,7 +213,7 @@ def _scores(panel: Panel, styles: Mapping[str, Style]) -> Table:
         ]
         n = max((number.n for number in numbers if number), default=0)
         rows.append(Row((*cells, Cell(str(n), sort=n)), styles[curve.label]))
-    names = [f"{score}, {axis}" for score in ("hypervolume", "area") for axis in SIZE_AXES]
+    names = [f"{score}, {axis}" for score in ("hypervolume", "area") for axis in panel.axes]
     return Table((("mechanism", False), *((name, True) for name in names), ("n", True)), tuple(rows))
 
 

@@ -13,7 +13,7 @@ from dashboards.steps import recalls_of
 from dashboards.style import styles
 from dashboards.tables import as_csv, interval_methods, mark_methods, metric_names, rows_of, write_tables
 from dashboards.words import overview
-from tasks.summary import SIZE_AXES, ReportInput, Summary
+from tasks.summary import ReportInput, Summary
 
 
 def render_report(report: ReportInput, folder: Path) -> Path:
@@ -50,11 +50,11 @@ def render_page(report: ReportInput, files: list[str]) -> str:
         ("report.js",),
         report=report,
         overview=overview(report),
-        panels=[panel_page(panel, metrics, style_of, methods) for panel in panels],
+        panels=[panel_page(panel, report.summary.axes, metrics, style_of, methods) for panel in panels],
         sections=[section_page(section, style_of, methods) for section in sections],
         problems=problems(report.summary),
         hardware=hardware_table(report.hardware),
-        axes=SIZE_AXES,
+        axes=report.summary.axes,
         metrics=metrics,
         marked=len(methods) > 1,
         methods={letter: method for letter, method in methods.items() if method in of_points},

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dashboards.fitted import FittedTable
 from dashboards.grids import grid_legend
+from dashboards.scale import size_writer
 from dashboards.steps import metric_of, recalls_of
-from dashboards.text import MISSING, byte_count, count, estimate, fraction, plain, settings
+from dashboards.text import MISSING, estimate, fraction, plain, settings
 from dashboards.words import scale_notes
 from tasks.summary import SIZE_AXES, Interval, Panel, Point, Section, Summary
 
@@ -61,7 +63,7 @@ def _cells_table(panel: Panel) -> Table:
 
     metric = next(iter(recalls_of(panel)), "recall")
     title = panel.title if panel.chance is None else f"{panel.title} (chance {plain(panel.chance)})"
-    table = _table(title, ("mechanism", metric, "slots", "bytes", "n", "on"))
+    table = _table(title, ("mechanism", metric, *panel.axes, "n", "on"))
     for curve in panel.curves:
         alone = len(curve.points) == 1
         if not alone:
@@ -69,16 +71,17 @@ def _cells_table(panel: Panel) -> Table:
         for point in curve.points:
             options = settings(point.settings) if point.settings or not alone else ""
             name = Text.assemble((curve.label, "bold"), " ", options) if alone else Text(f"  {options}")
-            table.add_row(name, *(Text(cell) for cell in _cell(point, metric)), style=None if point.done else "dim")
+            numbers = map(Text, _cell(point, metric, panel.axes))
+            table.add_row(name, *numbers, style=None if point.done else "dim")
     return table
 
 
-def _cell(point: Point, metric: str) -> tuple[str, ...]:
-    numbers = ((metric, fraction, estimate), ("slots", count, None), ("bytes", byte_count, None))
-    written = []
-    for name, write, form in numbers:
-        found = metric_of(point, name)
-        written.append(MISSING if found is None else form(found, write) if form else write(found.mean))
+def _cell(point: Point, metric: str, axes: Sequence[str]) -> tuple[str, ...]:
+    recall = metric_of(point, metric)
+    written = [MISSING if recall is None else estimate(recall, fraction)]
+    for axis in axes:
+        size = metric_of(point, axis)
+        written.append(MISSING if size is None else size_writer(axis)(size.mean))
     seeds = str(point.done) if point.done == point.seeds else f"{point.done}/{point.seeds}"
     on = "".join(axis[0] for axis in SIZE_AXES if point.on_frontier.get(axis, False))
     return *written, seeds, on or MISSING
@@ -89,7 +92,7 @@ def _scores_table(panel: Panel) -> Table:
 
     table = _table("", ("mechanism", "over", "hypervolume", "area"))
     for curve in panel.curves:
-        for axis, label in zip(SIZE_AXES, (curve.label, ""), strict=True):
+        for axis, label in zip(panel.axes, (curve.label, ""), strict=False):
             scores = (_score(curve.hypervolume.get(axis)), _score(curve.area.get(axis)))
             table.add_row(Text(label, style="bold"), axis, *(Text(score) for score in scores))
     table.caption = Text(" ".join(scale_notes(panel)), style="dim")

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from dashboards.scale import size_writer, with_unit
 from dashboards.steps import Measured, best_within, checkpoints, measured, metric_of, recalls_of, smallest_reaching
 from dashboards.tables import rows_of
-from dashboards.text import bounds, byte_count, count, duration, estimate, fraction, listing, plain, plural, settings
-from tasks.summary import SIZE_AXES, Interval, Panel, Point, ReportInput
+from dashboards.text import bounds, byte_count, duration, estimate, fraction, listing, plain, plural, settings
+from tasks.summary import Interval, Panel, Point, ReportInput
 
 TARGET = 0.99
 """The recall that counts as keeping nearly everything."""
@@ -50,7 +50,7 @@ def _compared(panels: Sequence[Panel]) -> str:
 
 
 def findings(panel: Panel) -> str:
-    """What the numbers of `panel` say about recall against slots.
+    """What the numbers of `panel` say about recall against slots, or where it has none, against bytes.
 
     Which curves reach a mean recall of 0.99 and at what measured size, which never do, and which is best at or under
     a few sizes. Statements are about means; intervals stand beside them, and no difference is called significant.
@@ -58,21 +58,26 @@ def findings(panel: Panel) -> str:
     metric = next(iter(recalls_of(panel)), None)
     if metric is None:
         return "No trial has finished, so there is nothing to compare yet."
-    lines = [_Line(curve.label, measured(curve, "slots", metric)) for curve in panel.curves]
+    axis = panel.axes[0]
+    lines = [_Line(curve.label, measured(curve, axis, metric)) for curve in panel.curves]
     reached = [(line.label, found) for line in lines if (found := smallest_reaching(line.entries, TARGET))]
     reached.sort(key=lambda pair: pair[1].size.mean)
-    sentences = [_reaching(reached, metric), _missing(lines, bool(reached)), _best(panel, lines, metric)]
+    sentences = [
+        _reaching(reached, axis, metric),
+        _missing(lines, axis, bool(reached)),
+        _best(panel, lines, axis, metric),
+    ]
     if panel.chance is not None:
         sentences.append(f"Chance is {plain(panel.chance)}.")
     sentences.append(_basis([point for _, point in rows_of(panel)]))
     return " ".join(sentence for sentence in sentences if sentence)
 
 
-def _reaching(reached: Sequence[tuple[str, Measured]], metric: str) -> str:
+def _reaching(reached: Sequence[tuple[str, Measured]], axis: str, metric: str) -> str:
     """The curves that reach the target, those of smallest size first; equal points are named together."""
     together: dict[str, list[str]] = {}
     for label, found in reached:
-        together.setdefault(_where(found), []).append(label)
+        together.setdefault(_where(found, axis), []).append(label)
     if not together:
         return ""
     named = listing([f"{listing(labels)} {where}" for where, labels in together.items()])
@@ -81,16 +86,17 @@ def _reaching(reached: Sequence[tuple[str, Measured]], metric: str) -> str:
     return f"A mean {metric} of {TARGET} or more is reached by {named}.{caution}"
 
 
-def _where(found: Measured) -> str:
+def _where(found: Measured, axis: str) -> str:
     """`at 64.02 slots [63.99, 64.06] (8.25 KiB, tau 0.4; 0.998 [0.997, 0.999])`.
 
     A setting that only repeats the size, such as a budget, is left out.
     """
-    size = found.size
-    where = f"at {with_unit('slots', count(size.mean))}"
+    size, write = found.size, size_writer(axis)
+    where = f"at {with_unit(axis, write(size.mean))}"
     if size.low != size.high:
-        where += f" {bounds(size, count)}"
-    details = [byte_count(stored.mean)] if (stored := metric_of(found.point, "bytes")) else []
+        where += f" {bounds(size, write)}"
+    stored = metric_of(found.point, "bytes") if axis != "bytes" else None
+    details = [byte_count(stored.mean)] if stored else []
     options = {name: item for name, item in found.point.settings.items() if item != size.mean}
     details += [settings(options)] if options else []
     return f"{where} ({', '.join(details)}{'; ' if details else ''}{_number(found.recall)})"
@@ -111,7 +117,7 @@ def _basis(points: Sequence[Point]) -> str:
     return f"{text} with 95% intervals{' where there is more than one seed' if seeds[0] == 1 else ''}."
 
 
-def _missing(lines: Sequence[_Line], some_reach: bool) -> str:
+def _missing(lines: Sequence[_Line], axis: str, some_reach: bool) -> str:
     """The curves that never reach the target, best first."""
     short = [(line.label, max(line.entries, key=lambda entry: entry.recall.mean)) for line in lines if line.entries]
     short = [(label, best) for label, best in short if best.recall.mean < TARGET]
@@ -120,24 +126,25 @@ def _missing(lines: Sequence[_Line], some_reach: bool) -> str:
     short.sort(key=lambda pair: -pair[1].recall.mean)
     named = listing(
         [
-            f"{label} (best {_number(best.recall)} at {with_unit('slots', count(best.size.mean))})"
+            f"{label} (best {_number(best.recall)} at {with_unit(axis, size_writer(axis)(best.size.mean))})"
             for label, best in short
         ]
     )
     return f"{TARGET} is not reached by {named}." if some_reach else f"No mechanism reaches {TARGET}: {named}."
 
 
-def _best(panel: Panel, lines: Sequence[_Line], metric: str) -> str:
+def _best(panel: Panel, lines: Sequence[_Line], axis: str, metric: str) -> str:
     """The best curve at or under the smallest sizes compared, up to the first that reaches the target."""
     phrases = []
-    for size in checkpoints(panel, "slots", metric):
+    for size in checkpoints(panel, axis, metric):
         found = [(line.label, best) for line in lines if (best := best_within(line.entries, size))]
         if len(found) < 2:
             continue
         top = max(best.recall.mean for _, best in found)
         leaders = [(label, best) for label, best in found if best.recall.mean == top]
         names = listing([label for label, _ in leaders])
-        phrases.append(f"at or under {with_unit('slots', count(size))} {names} ({_number(leaders[0][1].recall)})")
+        under = with_unit(axis, size_writer(axis)(size))
+        phrases.append(f"at or under {under} {names} ({_number(leaders[0][1].recall)})")
         if top >= TARGET or len(phrases) == MOST_SIZES:
             break
     return f"Best in the mean: {'; '.join(phrases)}." if phrases else ""
@@ -146,7 +153,7 @@ def _best(panel: Panel, lines: Sequence[_Line], metric: str) -> str:
 def scale_notes(panel: Panel) -> tuple[str, ...]:
     """What hypervolume and area are relative to, and how their intervals were computed."""
     notes = []
-    for axis in SIZE_AXES:
+    for axis in panel.axes:
         write = size_writer(axis)
         reference, span = panel.reference.get(axis), panel.size_range.get(axis)
         if reference is not None:

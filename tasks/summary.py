@@ -70,6 +70,20 @@ class Panel:
     reference: dict[str, float]
     size_range: dict[str, tuple[float, float]]
 
+    @property
+    def asks(self) -> bool:
+        """Whether anything was asked of its curves that finished, so that there is a frontier of recall."""
+        return any("recall" in point.metrics or "recall_all" in point.metrics for point in self._points)
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The size axes on which its curves have sizes: networks have no slots. Both where nothing has finished."""
+        return tuple(axis for axis in SIZE_AXES if any(axis in point.metrics for point in self._points)) or SIZE_AXES
+
+    @property
+    def _points(self) -> list[Point]:
+        return [point for curve in self.curves for point in curve.points]
+
 
 Value = str | int | float | Interval | None
 """What stands in a table: text, a number, an estimate with its interval, or nothing."""
@@ -132,6 +146,11 @@ class Summary:
     panels: tuple[Panel, ...]
     warnings: tuple[str, ...] = ()
     sections: tuple[Section, ...] = ()
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The size axes of its panels."""
+        return tuple(axis for axis in SIZE_AXES if any(axis in panel.axes for panel in self.panels))
 
 
 @dataclass(frozen=True)

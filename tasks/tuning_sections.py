@@ -30,7 +30,8 @@ def summarise_tuning(
         *(remark for contest in found for remark in _remarks(contest, goal)),
     ]
     sections = tuple(section for contest in found for section in _sections(contest, goal, rows))
-    return Summary(summarise(list(shown.values())).panels, tuple(remarks), sections)
+    panels = tuple(panel for panel in summarise(list(shown.values())).panels if panel.asks)
+    return Summary(panels, tuple(remarks), sections)
 
 
 def _sections(contest: Contest, goal: Goal, rows: Sequence[Row]) -> Iterator[Section]:

@@ -16,7 +16,7 @@ from tasks.labels import ANY, SHARE, NamedCell, by_workload, legible
 from tasks.proportions import wilson_interval
 from tasks.search import Direction
 from tasks.statistics import deviation
-from tasks.summary import Chart, Curve, Grid, Section, Summary, Value
+from tasks.summary import Chart, Grid, Section, Summary, Value
 
 SCORES = {
     "recall": ("recall", SHARE),
@@ -82,13 +82,8 @@ episodes: 2048             # sequences that a trained model is tested on
                 *_curves(number, title, cells, metric),
             ]
         summary = summarise(rows, asked.until)
-        asking = tuple(panel for panel in summary.panels if any(_recalls(curve) for curve in panel.curves))
+        asking = tuple(panel for panel in summary.panels if panel.asks)
         return replace(summary, panels=asking, sections=tuple(sections))
-
-
-def _recalls(curve: Curve) -> bool:
-    """Whether a curve's models were asked for anything: then recall against bytes is a frontier."""
-    return any("recall" in point.metrics for point in curve.points)
 
 
 def _scores(number: int, title: str, cells: Sequence[NamedCell], metric: str) -> Section:

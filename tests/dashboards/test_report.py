@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from html.parser import HTMLParser
 from io import StringIO
 from pathlib import Path
@@ -16,11 +17,15 @@ from types import ModuleType
 from urllib.parse import urlsplit
 
 import pytest
+from rich.console import Console
 
 from dashboards.rendering import content_hash, moment
 from dashboards.report import render_page, render_report
 from dashboards.tables import rows_of
+from dashboards.terminal import summary_tables
 from dashboards.text import bounds, estimate, fraction, writer
+from dashboards.words import findings
+from tasks.summary import Panel, Point
 
 VOID = {"meta", "link", "input", "br", "img", "hr"}
 NEVER = {"img", "iframe", "object", "embed", "audio", "video", "base", "form"}
@@ -350,3 +355,30 @@ def test_five_curves_of_ten_points_take_under_a_second_and_a_half(
     began = time.process_time()
     render_report(report, tmp_path)
     assert time.process_time() - began < 1.5 * pace
+
+
+def without_slots(panel: Panel) -> Panel:
+    """The panel as it would be of networks: their sizes are bytes alone."""
+
+    def bare(point: Point) -> Point:
+        return replace(point, metrics={k: one for k, one in point.metrics.items() if not k.startswith("slots")})
+
+    curves = (replace(curve, points=tuple(map(bare, curve.points))) for curve in panel.curves)
+    return replace(panel, curves=tuple(curves), reference={}, size_range={})
+
+
+def test_where_nothing_has_slots_none_are_spoken_of(sample: ModuleType, tmp_path: Path) -> None:
+    report = sample.report()
+    panels = tuple(map(without_slots, report.summary.panels))
+    assert replace(report.summary, panels=panels).axes == ("bytes",)
+    for panel in panels:
+        assert "slots" not in findings(panel)
+        assert "KiB" in findings(panel)
+    summary = replace(report.summary, panels=panels, sections=())
+    html = render_page(replace(report, summary=summary), [])
+    assert 'id="axis-bytes"' in html
+    assert 'id="axis-slots"' not in html
+    assert "hypervolume, slots" not in html
+    console = Console(file=StringIO(), width=80, color_system=None)
+    console.print(summary_tables(summary))
+    assert " slots " not in console.file.getvalue().split("on: frontier")[0]

@@ -147,3 +147,8 @@ def test_the_table_tells_how_long_each_model_trained() -> None:
     assert [row["steps"] for row in table(summary, "models-1")] == ["100 x 8", "2,000 x 8"]
     assert "did not all train" in " ".join(section(summary, "models-1").text)
     assert "did not all train" not in " ".join(section(Training.summarise(both[0]), "models-1").text)
+
+
+def test_where_nothing_has_slots_the_report_has_no_axis_of_slots() -> None:
+    summary = Training.summarise(rows("triple_memory", [recall(0.995)] * 2) + rows("transformer", [recall(0.4)] * 2))
+    assert summary.axes == summary.panels[0].axes == ("bytes",)

@@ -509,3 +509,13 @@ def test_a_front_marks_each_proposal_that_looks_ahead() -> None:
         "triple_hybrid tpe",
         "triple_hybrid tpe (leaks future)",
     }
+
+
+def test_where_nothing_is_asked_for_there_is_no_frontier_of_recall() -> None:
+    model = {"name": "transformer"}
+    rows = [trial(model, seed, bits_per_byte=5.0, bytes=100.0) for seed in HELD_OUT]
+    summary = summary_of(options({"bits_per_byte": "minimize"}), [study(name="triple_latent")], [], rows)
+    assert not summary.panels
+    asked = [trial(model, seed, recall=0.5, bytes=100.0) for seed in HELD_OUT]
+    [panel] = summary_of(options({"recall": "maximize"}), [study(name="triple_latent")], [], asked).panels
+    assert panel.axes == ("bytes",)
