@@ -104,7 +104,9 @@ class Plan:
         )
 
     def _episodes(self, workload: WorkloadConfig) -> int:
-        return self.spec.episodes or WORKLOADS.implementation(workload.name).default_episodes
+        implementation = WORKLOADS.implementation(workload.name)
+        own = self.kind.sequence_episodes if implementation.makes_ids else None
+        return self.spec.episodes or own or implementation.default_episodes
 
     @cached_property
     def kind(self) -> type[Kind]:

@@ -67,6 +67,9 @@ class Kind(ABC):
     sequence_evaluator: ClassVar[str] = "tasks.training"
     """The module that turns a trial of a sequence model into metrics."""
 
+    sequence_episodes: ClassVar[int | None] = None
+    """Episodes of a trial of a sequence model when the spec does not say; None: what the workload says."""
+
     proposes: ClassVar[bool] = False
     """True where the trials of a sweep follow from its results: mechanisms and workloads are searched."""
 

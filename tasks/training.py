@@ -186,6 +186,8 @@ class LaneTraining:
         self.curve: list[Any] = []
         self.evaluated: list[list[dict[str, float]]] = []
         self._noted = {round(step) for step in np.linspace(0, max(self.config.steps - 1, 0), POINTS).tolist()}
+        steps, times = self.config.steps, self.config.evaluations
+        self._stops = sorted({round(steps * number / times) for number in range(1, times + 1)} - {0}) or [0]
         self._batches: Iterator[TokenBatch] | None = None
 
     def _build(self, lanes: Sequence[Lane]) -> tuple[Lanes, SequenceModel]:
@@ -204,11 +206,7 @@ class LaneTraining:
 
     def results(self) -> list[Outcome]:
         """What comes of the lanes: trained to the end, evaluated on the way."""
-        steps, times = self.config.steps, self.config.evaluations
-        for number in range(1, times + 1):
-            stop = round(steps * number / times)
-            if len(self.evaluated) >= number:
-                continue
+        for stop in self._stops[len(self.evaluated) :]:
             self.advance(stop, self._save)
             self.evaluated.append([self._evaluate(place) for place in range(len(self.lanes))])
         outcomes = [self._outcome(place) for place in range(len(self.lanes))]
@@ -316,9 +314,8 @@ class LaneTraining:
             metrics |= {"training_loss": losses[-1], "training_tokens_per_second": self.tokens / self.seconds}
         noted = sorted(self._noted)[: len(losses)]
         series = {"training_step": [float(step + 1) for step in noted], "training_loss": losses}
-        if self.config.evaluations > 1:
-            steps, times = self.config.steps, self.config.evaluations
-            series["evaluated_step"] = [float(round(steps * number / times)) for number in range(1, times + 1)]
+        if len(self._stops) > 1:
+            series["evaluated_step"] = list(map(float, self._stops))
             for name in self.evaluated[-1][place]:
                 series[f"evaluated_{name}"] = [every[place][name] for every in self.evaluated]
         return checked(metrics, series)

@@ -64,7 +64,8 @@ class SparsePointer(UniMatrix):
         if self.pointer_gate is None:
             return logits
         u = cast("MatrixBlock", self.blocks[-1]).norm(entering)
-        return logits.scatter_add(-1, recall.ids, self.pointer_gate(u).sigmoid() * recall.weights)
+        pointed = self.pointer_gate(u).sigmoid() * recall.weights
+        return logits.scatter_add(-1, recall.ids, pointed.to(logits.dtype))
 
     def strengths(self, key: Tensor, value: Tensor) -> Tensor:
         """Strengths [...] of writes of `value` under `key` [..., d]."""

@@ -172,7 +172,7 @@ class UniMatrix(SequenceModel):
 
     def __init__(self, config: MatrixConfig, lanes: Lanes, vocabulary: int, length: int) -> None:
         super().__init__(config, lanes, vocabulary, length)
-        self.carries = config.depth_state == "carried"
+        self.carries = config.leaks_future
 
     def make_blocks(self, config: MatrixConfig, lanes: Lanes) -> Iterable[Block]:
         return [self.make_block(config, lanes)] * config.layers

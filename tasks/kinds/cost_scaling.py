@@ -112,6 +112,7 @@ class CostScaling(Kind):
     device_evaluator: ClassVar[str] = "tasks.cost_device"
     sequence_evaluator: ClassVar[str] = "tasks.cost_sequences"
     sequences: ClassVar[bool] = True
+    sequence_episodes: ClassVar[int | None] = 7
     measures_time: ClassVar[bool] = True
 
     starter = """\
