@@ -9,6 +9,7 @@ from orchestrator.batching import batches
 from orchestrator.crew import expected_crew
 from orchestrator.estimate import Estimate, estimate
 from orchestrator.explain import Explanation, Known, explain
+from orchestrator.lacking import absent_data
 from orchestrator.plan import Plan
 from orchestrator.settings import Settings
 from orchestrator.store.glance import Glance, SqliteGlance
@@ -26,6 +27,7 @@ class PlanSummary:
     at_first      trials that are asked for whatever comes back; None: all are
     devices       trials by device class
     explanations  why trials are not reused, if that was asked
+    absent        what is to be said of public data that are not on this machine
     """
 
     trials: int
@@ -38,6 +40,7 @@ class PlanSummary:
     at_first: int | None = None
     explanations: list[Explanation] | None = None
     untold: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """The contract of `plan --json`."""
@@ -51,6 +54,7 @@ class PlanSummary:
             "devices": self.devices,
             "estimate": self.estimate.as_json(),
             **({} if not self.untold else {"untold": list(self.untold)}),
+            **({} if not self.absent else {"absent": list(self.absent)}),
             **({} if self.at_first is None else {"at_first": self.at_first}),
             **explained,
         }
@@ -78,6 +82,7 @@ def describe(plan: Plan, settings: Settings, *, explained: bool = False) -> Plan
         at_first=sum(1 for _ in plan.trials()) if plan.grows else None,
         explanations=explain(plan, _known(plan, _existing_store(settings))) if explained and not untold else None,
         untold=untold,
+        absent=absent_data(plan),
     )
 
 

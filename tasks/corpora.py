@@ -42,14 +42,29 @@ def corpus_files(corpus: Corpus) -> dict[str, Path]:
             _check_given(corpus, paths)
             return paths
     if not _intact(corpus):
-        if corpus.on_request and corpus.name not in os.environ.get("SLOTSWEEP_FETCH", "").split(","):
-            size = f"{corpus.limit_bytes / 1e9:.1f} GB"
-            reason = f"with up to {size} it is fetched only where SLOTSWEEP_FETCH={corpus.name} asks for it"
+        if (reason := _unasked(corpus)) is not None:
             raise CorpusError(_cure(corpus, reason))
         _fetch(corpus)
     paths = _find(corpus, _cache(corpus))
     assert paths is not None
     return paths
+
+
+def _unasked(corpus: Corpus) -> str | None:
+    """Why a data set that is not here is not fetched either; None: it is."""
+    if not corpus.on_request or corpus.name in os.environ.get("SLOTSWEEP_FETCH", "").split(","):
+        return None
+    size = f"{corpus.limit_bytes / 1e9:.1f} GB"
+    return f"with up to {size} it is fetched only where SLOTSWEEP_FETCH={corpus.name} asks for it"
+
+
+def absence(corpus: Corpus) -> str | None:
+    """What is to be said of a data set that is not here; None if it is. Reads and fetches nothing."""
+    if folder_at_hand(corpus) is not None:
+        return None
+    if (reason := _unasked(corpus)) is not None:
+        return f"{corpus.name} is not here: {reason}"
+    return f"{corpus.name} is not here: it will be fetched from {_addresses(corpus)}"
 
 
 def folder_at_hand(corpus: Corpus) -> Path | None:

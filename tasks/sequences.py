@@ -57,6 +57,11 @@ class SequenceWorkload(AnyWorkload[W]):
     own_metrics: ClassVar[tuple[str, ...]]
     """Names of the metrics that `evaluate` gives: `loss` is among them."""
 
+    @classmethod
+    def lengths(cls, config: W) -> tuple[int, int]:
+        """Ids of the shortest and of the longest sequences that can be trained on. Reads no data."""
+        return 1, cls.tokens(config)
+
     @property
     @abstractmethod
     def vocabulary(self) -> int:

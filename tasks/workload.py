@@ -36,6 +36,11 @@ class AnyWorkload(ABC, Generic[W]):
         self.config = config
 
     @classmethod
+    def corpora(cls, config: W) -> tuple[str, ...]:
+        """Names in `tasks.catalogue` of the public data that are read. Reads none."""
+        return ()
+
+    @classmethod
     @abstractmethod
     def tokens(cls, config: W) -> int:
         """Tokens in one stream (an upper bound where only the data tell), for estimates. Reads no data."""

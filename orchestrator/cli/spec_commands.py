@@ -193,6 +193,8 @@ def _print_plan(made: Plan, summary: PlanSummary) -> None:
         typer.echo(f"  reused    {summary.reused}, already done in this store")
     typer.echo(f"  batches   {summary.batches}{' at first' if summary.at_first is not None else ''}")
     _print_estimate(summary.estimate)
+    for sentence in summary.absent:
+        typer.echo(f"  data      {sentence}")
     for sentence in _leaks(made):
         typer.echo(f"  warning   {sentence}")
     if summary.explanations is not None:

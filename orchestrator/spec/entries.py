@@ -6,9 +6,10 @@ import hashlib
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any
+from typing import Any, cast
 
 from pydantic import ValidationError
 
@@ -22,6 +23,7 @@ from orchestrator.spec.nodes import Atom, ListNode, MapNode, Node, ScalarNode, q
 from orchestrator.spec.problems import Problems
 from orchestrator.spec.validation import check_field, errors_of, message_of, validate
 from tasks.kind import KINDS
+from tasks.sequences import SequenceWorkload
 from tasks.workload import WORKLOADS
 
 MOST_CONFIGS = 1_000_000
@@ -38,6 +40,11 @@ class Entry:
 
     def __len__(self) -> int:
         return math.prod(len(axis.values) for axis in self.axes)
+
+    def values(self, field: str) -> tuple[Any, ...]:
+        """Every value that `field` is given; none where it is left out."""
+        fixed = (self.fixed[field],) if field in self.fixed else ()
+        return next((axis.values for axis in self.axes if axis.field == field), fixed)
 
     def combinations(self) -> Iterator[dict[str, Any]]:
         """The fields of every config, the first axis slowest."""
@@ -299,6 +306,39 @@ def check_reading(
             fitting = [known for known, _, made in MECHANISMS if made.reads_ids != reads_ids]
             wrong = f"`{one.path}`: {name} reads {wants}, and `{other[0]}` makes {makes}"
             problems.add(one.node, wrong, expected=f"a mechanism that reads {makes}: {', '.join(fitting)}")
+
+
+def check_lengths(workloads: Sequence[Placed], mechanisms: Sequence[Placed], problems: Problems) -> None:
+    """Report models whose first training sequences are shorter, or longer, than a workload's can be."""
+    first = [(one, set(one.entry.values("first_length")) - {None}) for one in mechanisms]
+    if not any(lengths for _, lengths in first):
+        return
+    known = [found for one in workloads if not one.elsewhere for found in _lengths(one)]
+    if not known:
+        return
+    least, needing = max((low, name) for (low, _), name in known)
+    most, lacking = min((high, name) for (_, high), name in known)
+    for one, lengths in first:
+        for length in sorted(lengths):
+            if not least <= length <= most:
+                where = f"{needing} needs {least} ids or more" if length < least else f"{lacking} has {most}"
+                problems.add(
+                    one.node.get("first_length") or one.node,
+                    f"`{one.path}`: first training sequences of {length} ids (`first_length`), where {where}",
+                    expected=f"a whole number from {least} to {most}",
+                )
+                break
+
+
+def _lengths(workload: Placed) -> Iterator[tuple[tuple[int, int], str]]:
+    """The lengths of each config that is right, with its name, if it makes token ids."""
+    name = workload.entry.fixed["name"]
+    if name not in WORKLOADS or not WORKLOADS.implementation(name).makes_ids:
+        return
+    implementation = cast("type[SequenceWorkload[Any]]", WORKLOADS.implementation(name))
+    with suppress(ValidationError):
+        for config in workload.entry.configs():
+            yield implementation.lengths(config), name
 
 
 def _report_combination(one: Placed, fields: dict[str, Any], failure: ValidationError, problems: Problems) -> None:

@@ -15,6 +15,7 @@ from orchestrator.spec.entries import (
     Family,
     FieldsElsewhere,
     Placed,
+    check_lengths,
     check_lines,
     check_products,
     check_reading,
@@ -114,6 +115,7 @@ class _Reader:
             check_products(entries, self._problems)
         check_lines(workloads, mechanisms, self._problems)
         check_reading(self._kind, workloads, mechanisms, self._problems)
+        check_lengths(workloads, mechanisms, self._problems)
         check_until(
             self._tree,
             self._kind,

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from models.config import MechanismConfig
 from orchestrator.ledger import Ledger, Wanted
+from orchestrator.spec.validation import message_of
 from orchestrator.store.records import CellRow, ProposalRow, Verdict
 from orchestrator.tuner.live import Known, LiveStudy, Stored, Told, told_of
 from orchestrator.tuner.samplers import BY_GENERATION, default_batch, sized
@@ -224,7 +225,7 @@ class Course:
         try:
             cells = tuple(self._cell(params, level) for level in range(len(self._levels.levels) if self._levels else 1))
         except ValidationError as failure:
-            why = "; ".join(str(one["msg"]) for one in failure.errors(include_url=False))
+            why = "; ".join(map(message_of, failure.errors(include_url=False)))
             return Member(number, params, (), None, Verdict("failed", why))
         first = self._cells.setdefault(cells[-1].digest, number)
         return Member(number, params, cells, None if first == number else first, verdict)

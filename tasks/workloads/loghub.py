@@ -119,14 +119,22 @@ class Loghub(RecordedWorkload[LoghubConfig]):
         return Recording(items, classes(items, templates, rows, header.label), ends, lines)
 
     @classmethod
+    def corpora(cls, config: LoghubConfig) -> tuple[str, ...]:
+        return tuple(corpus_name(config.system, one) for one in ((False, True) if config.corrected else (False,)))
+
+    @classmethod
     def tokens(cls, config: LoghubConfig) -> int:
         return LINES
 
 
+def corpus_name(system: str, corrected: bool) -> str:
+    """The data set that has the structured lines of `system`."""
+    return f"loghub-{system}{'-corrected' if corrected else ''}"
+
+
 def read_rows(system: str, corrected: bool) -> list[dict[str, str]]:
     """The structured lines of `system`, in file order."""
-    corpus = CORPORA[f"loghub-{system}{'-corrected' if corrected else ''}"]
-    with open_text(corpus_files(corpus)[loghub_file(system, corrected)]) as file:
+    with open_text(corpus_files(CORPORA[corpus_name(system, corrected)])[loghub_file(system, corrected)]) as file:
         return list(csv.DictReader(file))
 
 

@@ -38,5 +38,9 @@ class MimicPrescriptions(RecordedWorkload[MimicPrescriptionsConfig]):
         return Recording(items, modal_classes(items, [row["route"] for row in rows]), [len(rows)])
 
     @classmethod
+    def corpora(cls, config: MimicPrescriptionsConfig) -> tuple[str, ...]:
+        return ("mimic-iv-demo",)
+
+    @classmethod
     def tokens(cls, config: MimicPrescriptionsConfig) -> int:
         return PRESCRIPTIONS

@@ -63,6 +63,10 @@ class MiniMind(LanguageWorkload[MiniMindConfig]):
         vocabulary = TokenizerVocabulary(tokenizer_path, END)
         return vocabulary, kept_streams(path, HELD_OUT, vocabulary, [sha256, str(tokenizer.files[name]), END])
 
+    @classmethod
+    def corpora(cls, config: MiniMindConfig) -> tuple[str, ...]:
+        return ("minimind-tokenizer",) if config.path is not None else ("minimind", "minimind-tokenizer")
+
     def _text(self) -> tuple[Path, str]:
         """The file that is read, and its checksum."""
         if self.config.path is not None:

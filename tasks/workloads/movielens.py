@@ -52,6 +52,10 @@ class MovieLens(RecordedWorkload[MovieLensConfig]):
         return Recording(movies, genres, window_ends(times, self.config.windows))
 
     @classmethod
+    def corpora(cls, config: MovieLensConfig) -> tuple[str, ...]:
+        return (config.dataset,)
+
+    @classmethod
     def tokens(cls, config: MovieLensConfig) -> int:
         return config.events or RATINGS[config.dataset]
 

@@ -122,6 +122,10 @@ class MQAR(SequenceWorkload[MQARConfig]):
         return ids, targets
 
     @classmethod
+    def lengths(cls, config: MQARConfig) -> tuple[int, int]:
+        return config.least_length, config.length
+
+    @classmethod
     def tokens(cls, config: MQARConfig) -> int:
         return config.length
 

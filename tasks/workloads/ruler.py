@@ -16,7 +16,7 @@ from tasks.sequences import EVALUATED_AT_ONCE, IGNORED, Reader, SequenceWorkload
 from tasks.text.language import training_windows
 from tasks.text.vocabulary import ByteVocabulary
 from tasks.workload import WorkloadConfig, workload
-from tasks.workloads.wikitext2 import Part, byte_ids, wikitext_files
+from tasks.workloads.wikitext2 import Part, byte_ids, wikitext_corpora, wikitext_files
 
 RULER_METRICS = ("loss", "score", "answerable", "room", "empty", "full_prompts", "prompt_ids")
 """What RULER-style tasks measure. Reference strings are what an answer should hold: a number, or five names, ...
@@ -140,6 +140,10 @@ class Ruler(SequenceWorkload[RulerConfig]):
                 for index, answer in zip(together, said, strict=True):
                     answers[index] = self._bytes.decode(answer)
         return answers
+
+    @classmethod
+    def corpora(cls, config: RulerConfig) -> tuple[str, ...]:
+        return wikitext_corpora(config.part) if config.train_on == "text" else ()
 
     @classmethod
     def tokens(cls, config: RulerConfig) -> int:

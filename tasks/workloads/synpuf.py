@@ -61,6 +61,10 @@ class Synpuf(RecordedWorkload[SynpufConfig]):
         return Recording(numbered(codes), hashed_classes(codes, self.config.classes), [len(codes)])
 
     @classmethod
+    def corpora(cls, config: SynpufConfig) -> tuple[str, ...]:
+        return ("de-synpuf-inpatient" if config.table == "inpatient" else "synpuf1k-omop",)
+
+    @classmethod
     def tokens(cls, config: SynpufConfig) -> int:
         return config.events or DEFAULT_EVENTS[config.table]
 

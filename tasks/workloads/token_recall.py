@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from models.stream import Ints
 from tasks.sequences import (
@@ -40,6 +40,17 @@ class TokenRecallConfig(WorkloadConfig):
     pairs: int = Field(4, ge=1, le=SYMBOLS, description="pairs of key and value, at the front")
     length: int = Field(128, ge=3 + AROUND, le=65536, description="ids of a sequence; what the pairs leave is filler")
 
+    @model_validator(mode="after")
+    def _has_room(self) -> TokenRecallConfig:
+        if self.length < self.least_length:
+            raise ValueError(f"{self.pairs} pairs need a `length` of {self.least_length} or more")
+        return self
+
+    @property
+    def least_length(self) -> int:
+        """Ids that pairs and the question take."""
+        return 3 * self.pairs + AROUND
+
 
 @workload(TokenRecallConfig)
 class TokenRecall(SequenceWorkload[TokenRecallConfig]):
@@ -51,11 +62,6 @@ class TokenRecall(SequenceWorkload[TokenRecallConfig]):
 
     default_episodes = 2048
     own_metrics = RECALL_METRICS
-
-    def __init__(self, config: TokenRecallConfig) -> None:
-        super().__init__(config)
-        if config.length < 3 * config.pairs + AROUND:
-            raise ValueError(f"{config.pairs} pairs need a `length` of {3 * config.pairs + AROUND} or more")
 
     @property
     def vocabulary(self) -> int:
@@ -95,6 +101,10 @@ class TokenRecall(SequenceWorkload[TokenRecallConfig]):
         marks = np.full(pairs, SEPARATOR)
         front = np.stack([keys, values, marks], axis=1).ravel()
         return np.concatenate([[BOS], front, filler, [QUERY, keys[asked], ANSWER]]), values[asked]
+
+    @classmethod
+    def lengths(cls, config: TokenRecallConfig) -> tuple[int, int]:
+        return config.least_length, config.length
 
     @classmethod
     def tokens(cls, config: TokenRecallConfig) -> int:

@@ -43,6 +43,15 @@ class WikiText2(LanguageWorkload[WikiText2Config]):
         training, validation = wikitext_files(self.config.part)
         return vocabulary, TokenStreams(byte_ids(training, vocabulary), byte_ids(validation, vocabulary))
 
+    @classmethod
+    def corpora(cls, config: WikiText2Config) -> tuple[str, ...]:
+        return wikitext_corpora(config.part)
+
+
+def wikitext_corpora(part: str) -> tuple[str, ...]:
+    """The data sets that hold the files to train on and to evaluate."""
+    return ("wikitext-2-first-megabyte", "wikitext-2-validation") if part == "first_megabyte" else ("wikitext-2",)
+
 
 def wikitext_files(part: str) -> tuple[Path, Path]:
     """The files to train on and to evaluate. Raises CorpusError."""

@@ -195,6 +195,22 @@ def test_plan_counts_and_says_what_it_does_not_know(slotsweep, tmp_path: Path) -
     assert 0 < plan["estimate"]["hours"] < 1
 
 
+def test_plan_tells_of_data_that_are_not_here(slotsweep, tmp_path: Path) -> None:
+    (tmp_path / "spec.yaml").write_text(
+        "name: read\nkind: training\nworkload: [{name: minimind}, {name: wikitext2, length: {values: [32, 64]}}]\n"
+        "mechanisms: [{name: transformer, steps: 1}]\nseeds: 1\n"
+    )
+    told = slotsweep("plan", "spec.yaml", SLOTSWEEP_DATA="")
+    assert told.code == 0
+    data = [line.split(maxsplit=1)[1] for line in told.out.splitlines() if line.startswith("  data ")]
+    assert (
+        "minimind is not here: with up to 1.3 GB it is fetched only where SLOTSWEEP_FETCH=minimind asks for it" in data
+    )
+    assert sum(line.startswith("wikitext-2 is not here: it will be fetched from https://") for line in data) == 1
+    assert slotsweep("plan", "spec.yaml", "--json", SLOTSWEEP_DATA="").json["absent"] == data
+    assert "  data " not in slotsweep("plan", "quick-start").out
+
+
 def test_every_ready_made_spec_plans(slotsweep, slotsweep_here) -> None:
     names = [entry["name"] for entry in slotsweep("list", "specs", "--json").json]
     assert "quick-start" in names

@@ -11,7 +11,10 @@ import pytest
 from pydantic import ValidationError
 from torch import Tensor, zeros
 
+from models.config import Config
 from models.stream import Ints
+from tasks.catalogue import CORPORA
+from tasks.corpora import CorpusError, absence
 from tasks.sequences import IGNORED, SequenceWorkload, TokenBatch
 from tasks.workload import WORKLOADS, WorkloadConfig
 
@@ -97,6 +100,40 @@ class Constant:
 
 def test_every_workload_has_configs_of_its_own_here() -> None:
     assert set(filter(ids_of, WORKLOADS.names())) == set(CONFIGS)
+
+
+@every_workload
+def test_sequences_of_the_least_and_of_the_most_length_can_be_made(name: str, fields: dict[str, Any]) -> None:
+    one = build(name, fields)
+    lengths = type(one).lengths(one.config)
+    assert 1 <= lengths[0] <= lengths[1] == one.length
+    batches = one.training(5, [(2, length) for length in lengths])
+    assert [batch.ids.shape for batch in batches] == [(2, length) for length in lengths]
+
+
+@every_workload
+def test_what_is_fetched_is_told_before(name: str, fields: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    expect_fetches(WORKLOADS.config_class(name)(**fields), monkeypatch)
+
+
+def expect_fetches(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A workload without data of its own cannot be made, and names a data set that it has told of."""
+
+    def no_network(url: str, *_: object) -> None:
+        raise OSError(f"no network for {url}")
+
+    monkeypatch.setattr("tasks.corpora.download", no_network)
+    monkeypatch.delenv("SLOTSWEEP_DATA", raising=False)
+    implementation = WORKLOADS.implementation(config.name)
+    corpora = implementation.corpora(cast("WorkloadConfig", config))
+    if not corpora:
+        implementation(cast("WorkloadConfig", config))
+        return
+    assert set(corpora) <= set(CORPORA)
+    assert all("is not here" in str(absence(CORPORA[one])) for one in corpora)
+    named = "|".join(corpora)
+    with pytest.raises(CorpusError, match=rf"cannot fetch ({named}) from"):
+        implementation(cast("WorkloadConfig", config))
 
 
 @every_workload

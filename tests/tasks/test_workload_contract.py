@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from models.stream import Stream
 from tasks.workload import WORKLOADS, Workload, WorkloadConfig
+from tests.tasks.test_sequence_workload_contract import expect_fetches
 
 CONFIGS: dict[str, list[dict[str, Any]]] = {
     "associative_recall": [
@@ -97,6 +98,15 @@ def same_queries(a: Stream, b: Stream) -> bool:
         and all(np.array_equal(getattr(p, part), getattr(q, part)) for part in ("queries", "answers", "items", "asked"))
         for p, q in zip(a.phases, b.phases, strict=True)
     )
+
+
+@every_workload
+def test_what_is_fetched_is_told_before(
+    name: str, fields: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SLOTSWEEP_HOME", str(tmp_path))
+    monkeypatch.setenv("SLOTSWEEP_DATA", "")
+    expect_fetches(WORKLOADS.config_class(name)(**fields), monkeypatch)
 
 
 @every_workload

@@ -76,3 +76,25 @@ held_out: 0
 def test_seeds_train_together_on_accelerators_alone(device: str, together: bool) -> None:
     plan = Plan(read_spec(f"{SPEC}device: {device}\n"))
     assert [trains_together(cell) for cell in plan.cells] == [together] * 2
+
+
+def test_first_sequences_are_as_long_as_a_workload_can_make_them() -> None:
+    spec = SPEC.replace("{name: transformer,", "{name: transformer, growing_steps: 1, first_length: FIRST,")
+    for first, why in (
+        ("15", "15 ids (`first_length`), where token_recall needs 16 ids or more"),
+        ("129", "129 ids (`first_length`), where token_recall has 128"),
+        ("{values: [20, 200]}", "200 ids (`first_length`), where token_recall has 128"),
+    ):
+        text = refused(spec.replace("FIRST", first))
+        assert f":4:66: `mechanisms.0`: first training sequences of {why}" in text
+        assert "expected a whole number from 16 to 128" in text
+    assert read_spec(spec.replace("FIRST", "{values: [16, 128]}")).cells == 3
+    both = "[{name: mqar, pairs: {values: [4, 10]}}, {name: token_recall, length: {values: [50, 60]}}]"
+    text = refused(spec.replace("{name: token_recall}", both).replace("FIRST", "39"))
+    assert "39 ids (`first_length`), where mqar needs 40 ids or more" in text
+    assert "expected a whole number from 40 to 50" in text
+
+
+def test_pairs_that_do_not_fit_are_refused_at_their_place() -> None:
+    text = refused(SPEC.replace("{name: token_recall}", "{name: token_recall, pairs: 8, length: {values: [40, 20]}}"))
+    assert ":3:11: `workload`: 8 pairs need a `length` of 28 or more (at length = 20)" in text
