@@ -144,7 +144,11 @@ def compare(
 
 
 def paired_p(differences: Floats) -> float | None:
-    """Two-sided p-value of a mean of 0 by Student's t-test of `differences` [n], one a seed; None for one."""
+    """Two-sided p-value of a mean of 0 by Student's t-test of `differences` [n], one a seed; None for one.
+
+    Equal differences have no spread to judge by, and a few seeds of a coarse metric easily agree: then it is that of the
+    sign test, 2^(1 - n).
+    """
     from scipy.special import stdtr
 
     n = len(differences)
@@ -152,7 +156,7 @@ def paired_p(differences: Floats) -> float | None:
         return None
     mean, sd = float(differences.mean()), deviation(differences)
     if sd == 0.0:
-        return 1.0 if mean == 0.0 else 0.0
+        return 1.0 if mean == 0.0 else 2.0 ** (1 - n)
     return float(2.0 * stdtr(n - 1, -abs(mean) / sd * math.sqrt(n)))
 
 

@@ -63,7 +63,7 @@ def test_equal_differences_have_no_effect_size_and_rounding_does_not_make_one() 
     a, b = {0: 0.9, 1: 0.8, 2: 0.7}, {0: 0.8, 1: 0.7, 2: 0.6}
     assert len(set(paired_values(a, b).tolist())) == 1
     one = compare("a", "b", a, b, 0.01)
-    assert (one.effect, one.detectable, one.p) == (None, None, 0.0)
+    assert (one.effect, one.detectable, one.p) == (None, None, 0.25)
     assert compare("a", "a", a, a, 0.01).p == 1.0
     assert compare("a", "a", a, a, 0.01).superiority.mean == 0.5
 
