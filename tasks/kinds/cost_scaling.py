@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -14,6 +15,7 @@ from models.stream import Floats
 from tasks.axes import Axis, Ladder, ladders
 from tasks.cells import Row
 from tasks.cost import measure
+from tasks.crossing import FARTHEST, Growing, crossings
 from tasks.frontier import warnings
 from tasks.growth_sections import growth_sections
 from tasks.kind import NOTHING_ASKED, Asked, Kind, KindConfig, kind
@@ -54,6 +56,12 @@ GROUPS = {
     "memory": ("Memory", "bytes"),
     "energy": ("Energy", "J"),
 }
+
+CROSSING = ("forward", "train")
+"""Groups of which a reader asks from which size on one of two models is the cheaper."""
+
+FEW = 4
+"""Curves up to which all are paired; of more, each is paired with the first."""
 
 POSITIVE = (0.0, float("inf"))
 """What a cost can be."""
@@ -190,7 +198,7 @@ class CostCurve:
     """What one mechanism costs on streams that differ in one size alone.
 
     group: build, read, memory or energy; measure: which of its kind, such as `build, naive`
-    sizes [N]; costs [S, N]: of each seed that measured at every size; a build's are for all tokens together
+    sizes [N]; costs [S, N]: of each of the seeds that measured at every size; a build's are for all tokens together
     """
 
     mechanism: str
@@ -200,6 +208,7 @@ class CostCurve:
     fixed: str
     sizes: Floats
     costs: Floats
+    seeds: tuple[int, ...]
 
 
 def _curves(cells: Sequence[NamedCell]) -> Iterator[CostCurve]:
@@ -232,7 +241,7 @@ def _curve(name: str, ladder: Ladder, sizes: Floats, cells: Sequence[NamedCell])
         measure = name.removesuffix(US_PER_TOKEN).replace("_", ", ")
         group = measure if measure in GROUPS else "build"
         costs = costs * np.array([_sizes(cell)["tokens"] for cell in cells])
-    return CostCurve(cells[0].label, group, measure, ladder.axis, ladder.fixed, sizes, costs)
+    return CostCurve(cells[0].label, group, measure, ladder.axis, ladder.fixed, sizes, costs, tuple(seeds))
 
 
 def _batch_curves(cells: Sequence[NamedCell]) -> Iterator[CostCurve]:
@@ -257,7 +266,7 @@ def _batch_curves(cells: Sequence[NamedCell]) -> Iterator[CostCurve]:
             if unit != PEAK_BYTES:
                 costs = costs * sizes * (_sizes(cell)["tokens"] if unit == US_PER_TOKEN else 1.0)
             group, measure = ("memory", BYTES["build_peak_bytes"]) if unit == PEAK_BYTES else (step, step)
-            yield CostCurve(cell.label, group, measure, Axis("batch"), cell.workload, sizes, costs)
+            yield CostCurve(cell.label, group, measure, Axis("batch"), cell.workload, sizes, costs, tuple(seeds))
 
 
 def _sizes(cell: NamedCell) -> dict[str, float]:
@@ -332,6 +341,8 @@ def _growth(curves: Sequence[CostCurve]) -> Iterator[Section]:
             name = f"{group}-scaling" if number == 0 else f"{group}-scaling-{axis.name}"
             along = [curve for curve in curves if curve.group == group and curve.axis == axis]
             yield _growth_along(name, f"{verb} against {axis.name}", axis, unit, along)
+            if group in CROSSING:
+                yield from _crossings(f"{name}-crossings", f"Crossings: {verb} against {axis.name}", axis, along)
 
 
 def _upper_half(sizes: Floats) -> Floats:
@@ -391,10 +402,62 @@ def _apart(curve: CostCurve) -> tuple[Value, Value]:
         fit = fit_offset_power_law(curve.sizes, curve.costs)
     except ValueError as error:
         return f"undefined: {error}", None
-    growth = fit_power_law(curve.sizes, curve.costs).exponent.mean * np.log(curve.sizes.max() / curve.sizes.min())
-    if growth < np.log(GROWTH):
+    if not _grows(curve):
         return f"undefined: grows less than {GROWTH:g} times", None
     return fit.exponent, fit.overhead if fit.overhead.mean > 0 else "none found"
+
+
+def _grows(curve: CostCurve) -> bool:
+    """Whether a cost grows enough for an overhead to be told from it."""
+    exponent = fit_power_law(curve.sizes, curve.costs).exponent.mean
+    return bool(exponent * np.log(curve.sizes.max() / curve.sizes.min()) >= np.log(GROWTH))
+
+
+def _crossings(name: str, title: str, axis: Axis, curves: Sequence[CostCurve]) -> Iterator[Section]:
+    """From which size on one of two is the cheaper, by the laws fitted to both."""
+    alike: dict[tuple[str, str], list[CostCurve]] = {}
+    for curve in curves:
+        alike.setdefault((curve.measure, curve.fixed), []).append(curve)
+    pairs = [
+        pair
+        for same in alike.values()
+        for pair in (combinations(same, 2) if len(same) <= FEW else ((same[0], one) for one in same[1:]))
+    ]
+    if not pairs:
+        return
+    text = (
+        "Where the laws of two costs meet: overhead + factor · size^exponent where an overhead can be told, else the "
+        f"power alone. They are followed to {FARTHEST:g} times the largest size measured, and to that part of the "
+        "smallest; what lies outside the sizes measured is extrapolated: nothing was measured there. Intervals are by "
+        "a jackknife over seeds, which leaves out one of both at a time."
+    )
+    columns = ("less below", "less above", "fixed", f"crossing, {axis.label}", "lies")
+    rows = tuple(row for first, second in pairs for row in _crossing_rows(first, second))
+    yield Section(name, title, (text,), Grid(columns, rows))
+
+
+def _crossing_rows(first: CostCurve, second: CostCurve) -> Iterator[tuple[Value, ...]]:
+    fixed, common = first.fixed or None, sorted(set(first.seeds) & set(second.seeds))
+    try:
+        found = crossings(*(_growing(curve, common) for curve in (first, second)))
+    except ValueError as error:
+        yield first.mechanism, second.mechanism, fixed, None, f"undefined: {error}"
+        return
+    for one in found:
+        names = (first, second) if one.first_below else (second, first)
+        lies = "extrapolated" if one.extrapolated else "within the sizes measured"
+        yield (*(curve.mechanism for curve in names), fixed, one.size, lies)
+    if not found:
+        cheaper = np.log(first.costs).mean() < np.log(second.costs).mean()
+        names = (first, second) if cheaper else (second, first)
+        yield names[0].mechanism, names[1].mechanism, fixed, None, "nowhere: the first costs less throughout"
+
+
+def _growing(curve: CostCurve, seeds: Sequence[int]) -> Growing:
+    """What `crossings` takes of a curve. Raises ValueError where there is no law."""
+    fit_power_law(curve.sizes, curve.costs)  # raises it
+    apart = len(np.unique(curve.sizes)) >= LEAST_SIZES and _grows(curve)
+    return Growing(curve.sizes, curve.costs[[curve.seeds.index(seed) for seed in seeds]], apart)
 
 
 def _line(curve: CostCurve) -> Line:

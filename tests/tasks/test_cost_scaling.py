@@ -127,7 +127,7 @@ def test_an_overhead_that_is_none_is_not_shown_as_a_tiny_one() -> None:
     sizes = 2.0 ** np.arange(9, 17)
     x = np.log(sizes / sizes[0])
     for costs, overhead in ((np.exp(x - 0.01 * x**2), "none found"), (100.0 + np.exp(x), pytest.approx(100.0))):
-        curve = CostCurve("m", "build", "build", Axis("tokens"), "", sizes, costs[None])
+        curve = CostCurve("m", "build", "build", Axis("tokens"), "", sizes, costs[None], (0,))
         found = _exponents(curve)["overhead"]
         assert (found.mean if isinstance(found, Interval) else found) == overhead
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from models.mechanism import MECHANISMS
 from tasks.cost_sequences import measure_sequences
 from tasks.evaluate import Outcome
 from tasks.kind import KINDS
-from tasks.summary import Summary
+from tasks.summary import Interval, Summary
 from tasks.training import Lane
 from tasks.workloads.random_tokens import RandomTokens, RandomTokensConfig
 
@@ -127,3 +128,31 @@ def test_models_that_look_ahead_are_marked_where_only_their_costs_are_known() ->
         "unimatrix",
         "unimatrix (leaks future)",
     ]
+
+
+def crossing_rows(names: dict[str, tuple[float, float]]) -> list[dict[str, Any]]:
+    """Training steps whose time for a sequence is factor · length^exponent, by name, with a little noise by seed."""
+    made = []
+    for seed in range(3):
+        for length in (128, 256, 512, 1024):
+            for place, (name, (factor, exponent)) in enumerate(names.items()):
+                row = costed(name, length)
+                noise = 1.0 + 0.01 * math.sin(seed + place + length)
+                row["metrics.train_us_per_token"] = noise * factor * length ** (exponent - 1.0)
+                made.append({**row, "seed": seed})
+    return made
+
+
+def test_the_report_tells_from_which_length_on_a_model_is_the_cheaper() -> None:
+    laws = {"transformer": (1.0, 2.0), "triple_latent": (600.0, 1.0), "triple_slot": (4000.0, 1.0)}
+    summary: Summary = KINDS.implementation("cost_scaling").summarise(crossing_rows(laws))
+    [section] = [part for part in summary.sections if part.name.endswith("crossings")]
+    assert (section.name, section.title) == ("train-scaling-crossings", "Crossings: Training steps against tokens")
+    assert section.table is not None
+    near, far, never = section.table.rows
+    assert (near[:2], near[4]) == (("transformer", "triple_latent"), "within the sizes measured")
+    assert isinstance(near[3], Interval)
+    assert near[3].mean == pytest.approx(600.0, rel=0.05)
+    assert "jackknife" in near[3].method
+    assert (far[:2], far[4]) == (("transformer", "triple_slot"), "extrapolated")
+    assert never == ("triple_latent", "triple_slot", None, None, "nowhere: the first costs less throughout")
