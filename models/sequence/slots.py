@@ -87,7 +87,8 @@ def follow(
     """Write the choices of sequences first..stop-1."""
     tokens, width = keys.shape[1:]
     held = np.zeros((width, slots))  # so that the slots are what one instruction works on
-    lengths, strength, scores = np.zeros((3, slots))
+    # One by one: rows that are unpacked from one array have no stride that the compiler knows.
+    lengths, strength, scores = np.zeros(slots), np.zeros(slots), np.zeros(slots)
     for n in range(first, stop):
         strength[:] = -1.0
         version = np.full(slots, -1)

@@ -161,9 +161,10 @@ def choose(
     """
     tokens, most = groups.shape[1], entries.shape[2]
     weighted = log_strength.shape[1] > 0
-    latest, earlier = np.empty((2, tokens), dtype=np.int64)  # of a group, and of an entry's group before it
+    # One by one: rows that are unpacked from one array have no stride that the compiler knows.
+    latest, earlier = np.empty(tokens, np.int64), np.empty(tokens, np.int64)  # of a group, and of an entry's before it
     found = np.empty(most, dtype=np.int64)
-    scores, best = np.empty((2, max(tokens, most)))
+    scores, best = np.empty(max(tokens, most)), np.empty(max(tokens, most))
     for n in range(first, stop):
         stored = known = 0
         for p in range(q.shape[1]):
