@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from orchestrator.lacking import refuse_lacking
 from orchestrator.machines import planned
 from orchestrator.plan_summary import PlanSummary, describe
 from orchestrator.preflight import check_before_submitting
@@ -69,6 +70,7 @@ def run(
     read = load_spec(str(spec), overrides)
     made = planned(replace(read, policy=replace(read.policy, wait=wait)), settings)
     check_before_submitting(made, settings)
+    refuse_lacking(made, settings, use_cache=use_cache)
     store = Store.open(settings.database_url)
     submitted = submit_plan(store, made, use_cache=use_cache)
     [outcome] = execute(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from models.mechanism import MECHANISMS
 from orchestrator.code_snapshot import module_name, take_snapshot
-from orchestrator.errors import RequestError
+from orchestrator.errors import PreparationError, RequestError
 from orchestrator.executors.base import Executor
 from orchestrator.executors.inline import InlineExecutor
 from orchestrator.growth import grow_from_store, growth_of, sample_cells
@@ -58,6 +58,7 @@ class RunOutcome:
     seconds      this command spent, until the sweep's report was drawn and its runs were delivered
     undelivered  MLflow runs still to be written; refusal: why the tracking store would not take them, if it said so
     unmirrored   why the studies of a sweep that tunes are not in Optuna's own store; None: they are, or there are none
+    broken       why it could not be run at all, so that it waits; None: it was run
     """
 
     sweep: SweepRow
@@ -66,6 +67,7 @@ class RunOutcome:
     undelivered: int
     refusal: str | None
     unmirrored: str | None
+    broken: str | None = None
 
 
 def submit_plan(store: Store, plan: Plan, *, use_cache: bool = True) -> Submitted:
@@ -166,14 +168,16 @@ def execute(
 ) -> list[RunOutcome]:
     """Compute what the sweeps `named` (None: all unfinished ones) miss, keep the tracker fed, draw reports.
 
-    Sweeps run together where they run the same code, those that measure times apart from the others. Raises
-    ExecutorError if nothing can run; the sweeps are then paused. `on_wait` is called if the tracking store lets
-    everything else wait.
+    Sweeps run together where they run the same code, those that measure times apart from the others. One that cannot
+    be prepared waits, and keeps no other from running. Raises ExecutorError, or RequestError, if nothing can run; the
+    sweeps are then paused. `on_wait` is called if the tracking store lets everything else wait.
     """
     began = time.monotonic()
     tracker = TrackerProcess(settings)
     drawings: dict[str, Future[Drawn]] = {}
     touched: list[str] = []
+    apart: set[str] = set()
+    broken: dict[str, RequestError | PreparationError] = {}
     try:
         while not stop.drain.is_set():
             waiting = [i for i in named or patiently(store.waiting_sweeps, UNFINISHED) if i not in touched]
@@ -185,19 +189,36 @@ def execute(
                 first = patiently(store.sweep, first.id)
                 is_whole = is_whole and first.counts.open == 0
             together = waiting if named is not None else None
-            queue = SweepQueue(store, settings, first, [first.id] if is_whole else together)
-            if is_whole:
-                _conclude(store, first, queue)
-            else:
-                _run(settings, store, queue, executor, on_progress, stop)
+            queue = SweepQueue(store, settings, first, [first.id] if is_whole or first.id in apart else together)
+            others = [row.id for row in patiently(queue.rows) if row.id != first.id]
+            try:
+                if is_whole:
+                    _conclude(store, first, queue)
+                else:
+                    _run(settings, store, queue, executor, on_progress, stop)
+            except (RequestError, PreparationError) as error:
+                if others:
+                    apart |= {first.id, *others}  # one of them is at fault: which, each by itself will show
+                    continue
+                broken[first.id] = error
             drawings |= queue.drawings
             touched += [first.id, *(sweep for sweep in queue.drawings if sweep != first.id)]
         if named is None:
             patiently(_draw_missing, settings, store)
     finally:
         tracker.finish(on_wait)
+    if broken and len(broken) == len(touched):
+        raise _named(store, broken)
     seconds = time.monotonic() - began
-    return [_outcome(settings, store, sweep, drawings.get(sweep), seconds) for sweep in touched]
+    return [_outcome(settings, store, sweep, drawings.get(sweep), seconds, broken.get(sweep)) for sweep in touched]
+
+
+def _named(store: Store, broken: Mapping[str, RequestError | PreparationError]) -> RequestError | PreparationError:
+    """One error for sweeps of which none could be run."""
+    rows = map(store.sweep, broken)
+    told = "; ".join(f"sweep {row.id} ({row.name}) is {row.state}: {broken[row.id]}" for row in rows)
+    wrong = any(isinstance(error, RequestError) for error in broken.values())
+    return RequestError(told) if wrong else PreparationError(told)
 
 
 def _draw_missing(settings: Settings, store: Store) -> None:
@@ -210,7 +231,14 @@ def _draw_missing(settings: Settings, store: Store) -> None:
             store.set_report(row.id, str(path))
 
 
-def _outcome(settings: Settings, store: Store, sweep: str, drawing: Future[Drawn] | None, seconds: float) -> RunOutcome:
+def _outcome(
+    settings: Settings,
+    store: Store,
+    sweep: str,
+    drawing: Future[Drawn] | None,
+    seconds: float,
+    broken: Exception | None,
+) -> RunOutcome:
     row = patiently(store.sweep, sweep)
     return RunOutcome(
         sweep=row,
@@ -219,6 +247,7 @@ def _outcome(settings: Settings, store: Store, sweep: str, drawing: Future[Drawn
         undelivered=patiently(store.undelivered, sweep),
         refusal=patiently(store.refusal, sweep),
         unmirrored=_mirrored(settings, store, row) if row.state in ENDED else None,
+        broken=None if broken is None else str(broken),
     )
 
 

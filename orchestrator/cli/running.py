@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING, Literal, NoReturn
 
@@ -59,13 +59,20 @@ def _interrupts(stop: StopRequest) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def finish(outcomes: Sequence[RunOutcome], as_json: bool, suite: str | None = None) -> NoReturn:
-    """Say how each sweep ended (as JSON, the last line of each), and all together if they are a `suite`'s, and exit."""
+def finish(
+    outcomes: Sequence[RunOutcome], as_json: bool, suite: str | None = None, left_out: Mapping[str, str] | None = None
+) -> NoReturn:
+    """Say how each sweep ended (as JSON, the last line of each), and all together if they are a `suite`'s, and exit.
+
+    left_out: specs of the suite that were not run, by name, and why
+    """
     for outcome in outcomes:
         if as_json:
             _print_json(outcome)
         else:
             _print(outcome)
+        if outcome.broken:
+            say(f"sweep {outcome.sweep.id} ({outcome.sweep.name}) could not be run: {outcome.broken}")
         if outcome.refusal:
             say(f"{outcome.undelivered} MLflow runs were refused: {outcome.refusal}")
         elif outcome.undelivered:
@@ -79,13 +86,13 @@ def finish(outcomes: Sequence[RunOutcome], as_json: bool, suite: str | None = No
                 f"command that runs a sweep, or `slotsweep report {outcome.sweep.id}`, writes them"
             )
     if suite is not None:
-        _print_suite(suite, outcomes, as_json)
-    complete = all(outcome.sweep.state == "done" for outcome in outcomes)
+        _print_suite(suite, outcomes, as_json, left_out or {})
+    complete = not left_out and all(outcome.sweep.state == "done" for outcome in outcomes)
     raise typer.Exit(ALL_DONE if complete else TRIALS_FAILED)
 
 
-def _print_suite(suite: str, outcomes: Sequence[RunOutcome], as_json: bool) -> None:
-    """Totals of a suite. Trials that several sweeps share are counted in each."""
+def _print_suite(suite: str, outcomes: Sequence[RunOutcome], as_json: bool, left_out: Mapping[str, str]) -> None:
+    """Totals of a suite, and what was left out. Trials that several sweeps share are counted in each."""
     counts = [outcome.sweep.counts for outcome in outcomes]
     totals = {
         "suite": suite,
@@ -97,12 +104,14 @@ def _print_suite(suite: str, outcomes: Sequence[RunOutcome], as_json: bool) -> N
         "seconds": round(max((outcome.seconds for outcome in outcomes), default=0.0), 3),
     }
     if as_json:
-        print_json(totals)
+        print_json(totals | {"left_out": dict(left_out)})
     else:
         typer.echo(
             f"{suite}: {totals['sweeps']} sweeps, {totals['done']} of {totals['trials']} trials done, "
             f"{totals['failed']} failed, in {duration(float(str(totals['seconds'])))}"
         )
+        for name, reason in left_out.items():
+            typer.echo(f"left out  {name}: {reason}")
 
 
 def _print_json(outcome: RunOutcome) -> None:
@@ -116,6 +125,7 @@ def _print_json(outcome: RunOutcome) -> None:
             "reused": outcome.sweep.reused,
             "seconds": round(outcome.seconds, 3),
             "report": None if outcome.drawn is None else str(outcome.drawn.path),
+            **({} if outcome.broken is None else {"error": outcome.broken}),
         }
     )
 

@@ -49,18 +49,22 @@ def run(
     settings = Settings.read()
     if executor == "inline":
         settings = replace(settings, ray_address=None)  # this machine is the fleet
-    store, sweeps = _sweeps_to_run(settings, what, overrides or [], no_cache, wait)
+    store, sweeps, left_out = _sweeps_to_run(settings, what, overrides or [], no_cache, wait)
     for sweep in map(store.sweep, sweeps):
         say(f"sweep {sweep.id} ({sweep.name}): {sweep.trials} trials, {sweep.reused} of {sweep.trials} reused")
     outcomes = run_sweeps(settings, store, sweeps, executor)
-    finish(sorted(outcomes, key=lambda one: sweeps.index(one.sweep.id)), as_json, what if len(sweeps) > 1 else None)
+    suite = what if len(sweeps) + len(left_out) > 1 else None
+    finish(sorted(outcomes, key=lambda one: sweeps.index(one.sweep.id)), as_json, suite, left_out)
 
 
 def _sweeps_to_run(
     settings: Any, what: str, overrides: list[str], no_cache: bool, wait: float | None
-) -> tuple[Any, list[str]]:
-    """The store, and the ids of the sweeps that `what` names: submitted now if it is a spec or a suite."""
+) -> tuple[Any, list[str], dict[str, str]]:
+    """The store, the ids of the sweeps that `what` names, submitted now if it is a spec or a suite, and what of a suite
+    is left out, with the reasons.
+    """
     from orchestrator.errors import RequestError
+    from orchestrator.lacking import refuse_lacking
     from orchestrator.requests import existing_store, find_sweep, is_spec, load_specs
     from orchestrator.store.store import Store
 
@@ -75,18 +79,22 @@ def _sweeps_to_run(
             raise RequestError(
                 "--set, --no-cache and --wait belong to a spec; a sweep keeps what it was submitted with"
             )
-        return store, [sweep.id]
+        return store, [sweep.id], {}
     plans = _checked_plans(settings, what, overrides, wait)
+    left_out: dict[str, str] = {}
     if len(plans) > 1:
-        plans = _whose_data_are_here(plans)
+        plans, left_out = _whose_data_are_here(plans)
+    else:
+        [plan] = plans.values()
+        refuse_lacking(plan, settings, use_cache=not no_cache)
     from orchestrator.runner import submit_plan
 
     store = Store.open(settings.database_url)
-    return store, [submit_plan(store, plan, use_cache=not no_cache).sweep for plan in plans.values()]
+    return store, [submit_plan(store, plan, use_cache=not no_cache).sweep for plan in plans.values()], left_out
 
 
-def _whose_data_are_here(plans: dict[str, Plan]) -> dict[str, Plan]:
-    """Those of a suite's plans that can run: one whose data cannot be had does not keep the others from it."""
+def _whose_data_are_here(plans: dict[str, Plan]) -> tuple[dict[str, Plan], dict[str, str]]:
+    """Those of a suite's plans that can run, and why the others cannot: these do not keep those from it."""
     from orchestrator.errors import RequestError
     from orchestrator.lacking import part_lacking
 
@@ -95,7 +103,7 @@ def _whose_data_are_here(plans: dict[str, Plan]) -> dict[str, Plan]:
         say(f"left out {name}: {reason}")
     if not here:
         raise RequestError("the data of no sweep of the suite can be had")
-    return here
+    return here, lacking
 
 
 def _checked_plans(settings: Any, what: str, overrides: list[str], wait: float | None) -> dict[str, Plan]:

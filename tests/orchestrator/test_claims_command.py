@@ -68,8 +68,10 @@ def test_a_missing_data_set_costs_its_own_claims_alone(slotsweep, settings: Sett
     (tmp_path / "small.yaml").write_text(SMALL, encoding="utf-8")
     nowhere = {"SLOTSWEEP_DATA": str(tmp_path / "nothing"), "http_proxy": CLOSED, "https_proxy": CLOSED}
     ran = slotsweep("run", "suite.yaml", "--executor", "inline", "--json", **nowhere)
-    assert (ran.code, ran.json["done"]) == (0, 24), ran.err
+    assert (ran.code, ran.json["done"]) == (1, 24), ran.err
     assert "left out dpcache/log-parsing: cannot fetch" in ran.err
+    assert set(ran.json["left_out"]) == {"dpcache/log-parsing", "dpcache/figure-9"}
+    assert ran.json["left_out"]["dpcache/log-parsing"].startswith("cannot fetch")
 
 
 def test_a_folder_that_cannot_be_is_refused_before_anything_is_measured(slotsweep, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import threading
@@ -467,3 +468,55 @@ def test_tracking_costs_a_sweep_of_seconds_next_to_nothing(slotsweep, tmp_path: 
     elapsed = max(row["finished"] for row in rows) - min(row["started"] for row in rows)
     computing = sum(row["wall_seconds"] for row in rows)
     assert computing > 0.8 * elapsed
+
+
+READ = """\
+name: read
+kind: training
+workload: {name: text_file, path: a.txt, length: 8}
+mechanisms: [{name: transformer, width: 8, layers: 1, steps: 1, batch: 2}]
+seeds: 1
+episodes: 4
+"""
+
+
+def test_a_sweep_whose_data_are_gone_keeps_no_other_from_running(slotsweep, store: Store, tmp_path: Path) -> None:
+    text = tmp_path / "a.txt"
+    text.write_text("some words and more of them\n" * 40)
+    (tmp_path / "read.yaml").write_text(READ)
+    done = slotsweep("run", "read.yaml", "--executor", "inline", "--json")
+    assert done.code == 0, done.err
+    broken = slotsweep("submit", "read.yaml", "--set", "seeds=2").out.strip()
+    other = slotsweep("submit", str(write_small(tmp_path))).out.strip()
+    text.unlink()
+    for _ in range(2):
+        ran = slotsweep("resume", "--executor", "inline", "--json")
+        assert f"sweep {broken} (read)" in ran.err
+        assert "a.txt: No such file" in ran.err
+        assert "Traceback" not in ran.err
+        assert {row.id: row.state for row in store.sweeps()} == {
+            done.json["sweep"]: "done", broken: "paused", other: "done",
+        }  # fmt: skip
+        assert ran.code == (1 if other in ran.out else 2)
+    assert [json.loads(line)["sweep"] for line in ran.out.splitlines()] == []
+    text.write_text("some words and more of them\n" * 40)
+    assert slotsweep("resume", "--executor", "inline").code == 0
+
+
+def test_what_cannot_be_loaded_is_refused_before_it_is_a_sweep(slotsweep, store: Store, tmp_path: Path) -> None:
+    text = tmp_path / "a.txt"
+    (tmp_path / "read.yaml").write_text(READ)
+    text.write_text("too short")
+    ran = slotsweep("run", "read.yaml", "--executor", "inline")
+    assert ran.code == 2
+    assert "has 1 ids" in ran.err
+    assert store.sweeps() == []
+    text.write_text("some words and more of them\n" * 40)
+    sha256 = hashlib.sha256(text.read_bytes()).hexdigest()
+    pinned = ("--set", f"workload.path_sha256={sha256}", "--executor", "inline", "--json")
+    assert slotsweep("run", "read.yaml", *pinned).code == 0
+    text.write_text("other words\n" * 40)
+    again = slotsweep("run", "read.yaml", *pinned)
+    assert (again.code, again.json["reused"]) == (0, 1), again.err  # what is there needs no data
+    assert slotsweep("run", "read.yaml", *pinned, "--no-cache").code == 2
+    assert len(store.sweeps()) == 2

@@ -40,6 +40,7 @@ def test_a_suite_runs_all_of_its_sweeps_and_computes_what_they_share_once(slotsw
     assert {name: total[name] for name in ("sweeps", "trials", "done", "failed")} == {
         "sweeps": 3, "trials": 66, "done": 66, "failed": 0,
     }  # fmt: skip
+    assert total["left_out"] == {}
     assert all(Path(one["report"]).is_file() for one in sweeps)
 
     small, costs, again = (slotsweep("results", one["sweep"], "--json").json for one in sweeps)
