@@ -19,6 +19,7 @@ from orchestrator.results import result_rows
 from orchestrator.runner import submit_plan
 from orchestrator.settings import Settings
 from orchestrator.software import software_record
+from orchestrator.spec import canonical
 from orchestrator.store.states import SweepState
 from orchestrator.store.store import Store
 from tasks.certificate import Certificate, Judgement, claim_record
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 GONE = (SweepState.CANCELLED, SweepState.FAILED)
 """States of a sweep that is of no use to a claim any more: another one is submitted."""
 
+MOST_LISTED = 20
+"""Seeds up to which they are named one by one."""
+
 
 @dataclass(frozen=True)
 class Measurements:
@@ -37,11 +41,13 @@ class Measurements:
 
     missing  ids of those that are not done, in order of need
     lacking  why the data of those that have no sweep cannot be had
+    other    which seeds those are from that have not the spec's, in words
     """
 
     sweeps: dict[str, str]
     missing: list[str]
     lacking: dict[str, str]
+    other: dict[str, str]
 
 
 def known_paper(name: str) -> Paper:
@@ -56,14 +62,17 @@ def known_paper(name: str) -> Paper:
 def find_measurements(store: Store, settings: Settings, paper: Paper, *, submit: bool) -> Measurements:
     """The newest sweep of each spec that measures a claim, with the trials that the spec asks for now.
 
-    With `submit`, specs that have none get one, if their data are to be had. Nothing is computed here.
+    Where there is none, the newest with its cells and other seeds, which is told. With `submit`, specs that have
+    neither get one, if their data are to be had. Nothing is computed here.
     """
     from tasks.claims import sweeps_of
 
     plans = {name: planned(load_spec(name), settings) for name in sweeps_of(paper.claims, everywhere=False)}
     rows = store.sweeps()
-    found = {name: row for name, plan in plans.items() if (row := _newest(store, rows, plan)) is not None}
+    fitting = {name: one for name, plan in plans.items() if (one := _newest(store, rows, plan)) is not None}
+    found = {name: row for name, (row, _) in fitting.items()}
     sweeps = {name: row.id for name, row in found.items()}
+    other = {name: words for name, (_, words) in fitting.items() if words}
     lacking: dict[str, str] = {}
     if submit:
         wanted, lacking = part_lacking({name: plan for name, plan in plans.items() if name not in sweeps})
@@ -71,18 +80,50 @@ def find_measurements(store: Store, settings: Settings, paper: Paper, *, submit:
             check_before_submitting(plan, settings)
             sweeps[name] = submit_plan(store, plan).sweep
     missing = [sweep for name, sweep in sweeps.items() if name not in found or found[name].state != SweepState.DONE]
-    return Measurements(sweeps, missing, lacking)
+    return Measurements(sweeps, missing, lacking, other)
 
 
-def _newest(store: Store, sweeps: Sequence[SweepRow], plan: Plan) -> SweepRow | None:
-    """The newest sweep that asks for exactly the plan's trials, unless it was given up."""
-    wanted: set[str] | None = None
+def _newest(store: Store, sweeps: Sequence[SweepRow], plan: Plan) -> tuple[SweepRow, str] | None:
+    """The newest sweep that asks for exactly the plan's trials, or else for its cells with the seeds that are told.
+
+    None where there is neither, or where they were given up.
+    """
+    wanted = {key for _, _, key in plan.trials()}
+    cells = {cell.digest for cell, _, _ in plan.trials()}
+    with_other_seeds = None
     for row in sweeps:
-        if row.name == plan.spec.name and row.trials == plan.trial_count and row.state not in GONE:
-            wanted = wanted or {key for _, _, key in plan.trials()}
-            if {key for _, _, key in store.asked(row.id)} == wanted:
-                return row
-    return None
+        if row.name != plan.spec.name or row.state in GONE:
+            continue
+        if plan.kind.proposes:
+            if _same_study(row, plan):
+                return row, ""
+            continue
+        asked = store.asked(row.id)
+        if {key for _, _, key in asked} == wanted:
+            return row, ""
+        if with_other_seeds is None and {cell.digest for cell, _, _ in asked} == cells:
+            with_other_seeds = row, _seeds_told({seed for _, seed, _ in asked}, plan)
+    return with_other_seeds
+
+
+def _same_study(row: SweepRow, plan: Plan) -> bool:
+    """Whether a sweep searches as the plan does, by the same code: which trials it has follows from results."""
+    asks = canonical(plan.spec)
+    parts = ("kind", "workload", "mechanisms", "seeds", "episodes", "device", "dtype", "plugins", "options")
+    return row.fingerprints == plan.fingerprints and all(row.spec[part] == asks[part] for part in parts)
+
+
+def _seeds_told(seeds: set[int], plan: Plan) -> str:
+    """Which seeds stand for those of the plan; nothing where the plan lets more of them follow from results."""
+    wanted = plan.spec.seeds
+    if plan.spec.until is not None and seeds >= set(wanted):
+        return ""
+    return f"from {_listed(sorted(seeds))} instead of {_listed(wanted)}"
+
+
+def _listed(seeds: Sequence[int]) -> str:
+    number = "1 seed" if len(seeds) == 1 else f"{len(seeds)} seeds"
+    return f"{number} ({', '.join(map(str, seeds))})" if len(seeds) <= MOST_LISTED else number
 
 
 def judge_paper(
@@ -99,7 +140,10 @@ def judge_paper(
         title=paper.title,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         seconds=seconds,
-        judgements=tuple(_with_reason(one, measurements.lacking) for one in judge(paper.claims, rows)),
+        judgements=tuple(
+            _with_seeds(_with_reason(one, measurements.lacking), measurements.other)
+            for one in judge(paper.claims, rows)
+        ),
         machines=tuple(machines.values()),
         software={name: str(value) for name, value in software_record().items()},
         reports={name: _relative(row.report, folder) for name, row in sweeps.items() if row.report is not None},
@@ -112,6 +156,15 @@ def _with_reason(judgement: Judgement, lacking: Mapping[str, str]) -> Judgement:
     if judgement.verdict != "not measured" or reason is None:
         return judgement
     return replace(judgement, verdict="not measurable here", reason=reason)
+
+
+def _with_seeds(judgement: Judgement, other: Mapping[str, str]) -> Judgement:
+    """A judgement, and that under another condition, with the seeds that it is from where they are not the spec's."""
+    ablation = judgement.ablation
+    if ablation is not None and (words := other.get(ablation.sweep)):
+        judgement = replace(judgement, ablation=replace(ablation, reason=f"{ablation.reason} ({words})"))
+    words = other.get(judgement.sweep or "")
+    return replace(judgement, reason=f"{judgement.reason} ({words})") if words else judgement
 
 
 def _relative(report: str, folder: Path) -> str:

@@ -44,6 +44,8 @@ def claims(
     say(f"{paper}: {len(known.claims)} claims, {len(measurements.sweeps)} sweeps, {len(measurements.missing)} to run")
     for name, reason in measurements.lacking.items():
         say(f"left out {name}: {reason}")
+    for name, seeds in measurements.other.items():
+        say(f"{name}: judged {seeds}; `slotsweep run {name}` measures the others")
     outcomes = []
     if measurements.missing and not no_run:
         outcomes = run_sweeps(settings, store, measurements.missing, executor)
