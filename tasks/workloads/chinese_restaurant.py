@@ -15,10 +15,10 @@ from tasks.workload import Workload, WorkloadConfig, workload
 
 
 class ChineseRestaurantConfig(WorkloadConfig):
-    """Token i (from 0) is a new item with probability α/(α+i), else the item of a token drawn from those before it
-    (Antoniak 1974; arXiv 2607.09889, §2).
+    """A token is a new item, less and less often, or the item of one before it (Antoniak 1974; arXiv 2607.09889, §2).
 
-    The expected number of items among N tokens is α(ψ(α+N) - ψ(α)) ≈ α ln(1 + N/α).
+    Token i (from 0) is a new item with probability α/(α+i), else the item of a token drawn from those before it. The
+    expected number of items among N tokens is α(ψ(α+N) - ψ(α)) ≈ α ln(1 + N/α).
     """
 
     name: Literal["chinese_restaurant"] = "chinese_restaurant"

@@ -81,8 +81,9 @@ System = Literal[
 
 
 class LoghubConfig(RecordedConfig):
-    """2,000 log lines of one system, an item a template (EventId), its class the part of the system that logs it
-    (arXiv 2607.09889: HDFS §3.1.7, BGL in 25 windows §3.2.1).
+    """2,000 log lines of one system, an item a template, its class the part that logs it (arXiv 2607.09889, §3.1.7).
+
+    BGL in 25 windows is the stream of §3.2.1. A template is an EventId.
 
     The class of a template is the most common value of a header field among its lines: Component, but Level for Apache
     and Program for Proxifier; OpenSSH has no such field, and its classes are 16 hash values of the template's id.

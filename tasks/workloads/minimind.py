@@ -21,8 +21,9 @@ HELD_OUT = Fraction(1, 20)
 
 
 class MiniMindConfig(LanguageConfig):
-    """The next of 6,400 tokens (byte-level BPE) of Chinese and English text (arXiv 2606.05175, MiniMind setting):
-    documents one after another, each followed by <|im_end|>; every 20th line is held out.
+    """The next of 6,400 tokens of Chinese and English text (arXiv 2606.05175, MiniMind setting).
+
+    Byte-level BPE; documents one after another, each followed by <|im_end|>; every 20th of them is held out.
 
     Data: https://github.com/jingyaogong/minimind. The corpus has 1.2 GB: put it into SLOTSWEEP_DATA, or have it fetched
     from huggingface.co by SLOTSWEEP_FETCH=minimind; `path` takes any other file.

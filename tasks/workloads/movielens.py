@@ -20,8 +20,9 @@ ML_100K_FIRST_GENRE = 5
 
 
 class MovieLensConfig(RecordedConfig):
-    """Ratings in time order, an item a movie, its class the first genre listed (arXiv 2607.09889, §3.1.3; in 25 windows
-    §3.2.1).
+    """Ratings in time order, an item a movie, its class the first genre listed (arXiv 2607.09889, §3.1.3).
+
+    In 25 windows they are the stream of §3.2.1.
 
     Data: Harper & Konstan 2015, doi:10.1145/2827872; fetched from files.grouplens.org if SLOTSWEEP_DATA lacks it.
     """

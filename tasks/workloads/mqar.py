@@ -25,9 +25,10 @@ from tasks.workload import WorkloadConfig, workload
 
 
 class MQARConfig(WorkloadConfig):
-    """Multi-query associative recall (MQAR; Zoology, arXiv 2312.04927): keys are 1 .. vocabulary/2 - 1, values the
-    upper half. Few pairs or a small vocabulary are easy for any model; the paper takes 8,192 ids, 4 pairs at length 64
-    up to 64 pairs at 512.
+    """Multi-query associative recall: pairs of key and value, then keys that ask (MQAR; Zoology, arXiv 2312.04927).
+
+    Keys are 1 .. vocabulary/2 - 1, values the upper half. Few pairs or a small vocabulary are easy for any model; the
+    paper takes 8,192 ids, 4 pairs at length 64 up to 64 pairs at 512.
     """
 
     name: Literal["mqar"] = "mqar"

@@ -34,9 +34,11 @@ STOPS = frozenset({ByteVocabulary.PAD, ByteVocabulary.BOS, ByteVocabulary.EOS})
 
 
 class RulerConfig(WorkloadConfig):
-    """A number in a haystack, names that stand for each other, the commonest words of a list or of a coded text (four
-    tasks of arXiv 2404.06654 in bytes, as in arXiv 2606.05175); greedy answers of 32, 24, 48, 32 bytes. Whole
-    prompts need a `budget` of 512, 1024, 2048 and 1024: below it they are cut, and `answerable` says what is left.
+    """A needle, names or the commonest words to find in a text of bytes (RULER, arXiv 2404.06654; arXiv 2606.05175).
+
+    A number in a haystack, names that stand for each other, the commonest words of a list or of a coded text; greedy
+    answers of 32, 24, 48, 32 bytes. Whole prompts need a `budget` of 512, 1024, 2048 and 1024: below it they are cut,
+    and `answerable` says what is left.
     """
 
     name: Literal["ruler"] = "ruler"

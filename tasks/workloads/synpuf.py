@@ -23,8 +23,9 @@ DIAGNOSES = tuple(f"ICD9_DGNS_CD_{number}" for number in range(1, 11))
 
 
 class SynpufConfig(RecordedConfig):
-    """Diagnoses or drugs in Medicare claims of 2008-2010, an item a code (arXiv 2607.09889, §3.1.7: 150,000 inpatient
-    diagnoses, 3,981 distinct).
+    """Diagnoses or drugs in Medicare claims of 2008-2010, an item a code (arXiv 2607.09889, §3.1.7).
+
+    The paper reads 150,000 inpatient diagnoses, 3,981 distinct.
 
     inpatient: every ICD-9 diagnosis of the claims of sample 1, claims in file order, diagnoses 1 to 10 of each.
     condition_era, drug_era: eras of 1,000 persons in OMOP form by start date (an era merges repeats within 30 days, so

@@ -19,8 +19,10 @@ DEFAULT_END = "<|endoftext|>"
 
 
 class TextFileConfig(LanguageConfig):
-    """The next token of your own text: of bytes, or of a byte-level BPE tokenizer. Each document is followed by a mark
-    of its end; a .txt is one document for training and one held out, of a .jsonl every line is a document.
+    """The next token of your own text, of bytes or of a byte-level BPE tokenizer.
+
+    Each document is followed by a mark of its end; a .txt is one document for training and one held out, of a .jsonl
+    every line that is not blank is a document.
     """
 
     name: Literal["text_file"] = "text_file"

@@ -22,8 +22,10 @@ Part = Annotated[
 
 
 class WikiText2Config(LanguageConfig):
-    """The next byte of WikiText-2 (Merity et al. 2016, arXiv 1609.07843; protocol of arXiv 2606.05175): lines stripped,
-    empty ones dropped, joined by newlines; ids 0 .. 255 are bytes, 256 PAD, 257 BOS, 258 EOS.
+    """The next byte of WikiText-2 (Merity et al. 2016, arXiv 1609.07843; protocol of arXiv 2606.05175).
+
+    Lines are stripped, empty ones dropped, the others joined by newlines; ids 0 .. 255 are bytes, 256 PAD, 257 BOS,
+    258 EOS.
 
     Data: text of Wikipedia, CC BY-SA 3.0 and GFDL; fetched from huggingface.co if SLOTSWEEP_DATA lacks it.
     """

@@ -211,6 +211,13 @@ def test_plan_tells_of_data_that_are_not_here(slotsweep, tmp_path: Path) -> None
     assert "  data " not in slotsweep("plan", "quick-start").out
 
 
+@pytest.mark.parametrize("what", ["mechanisms", "workloads", "kinds"])
+def test_lists_say_what_each_thing_is_in_a_whole_sentence(slotsweep, what: str) -> None:
+    for entry in slotsweep("list", what, "--json").json:
+        assert entry["summary"].endswith("."), entry
+        assert entry["summary"].count("(") == entry["summary"].count(")"), entry
+
+
 def test_every_ready_made_spec_plans(slotsweep, slotsweep_here) -> None:
     names = [entry["name"] for entry in slotsweep("list", "specs", "--json").json]
     assert "quick-start" in names
