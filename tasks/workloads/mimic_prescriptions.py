@@ -17,7 +17,8 @@ class MimicPrescriptionsConfig(RecordedConfig):
     """Prescriptions in file order, an item a drug, its class its commonest route (arXiv 2607.09889, §3.1.7).
 
     There are 18,087 events, 631 distinct drugs. A drug's route varies between prescriptions; its modal route, which
-    0.865 of them name, is a label without conflict. Each patient's dates are shifted by years of their own: there is no order in time across patients.
+    0.865 of them name, is a label without conflict. Each patient's dates are shifted by years of their own: there is no
+    order in time across patients.
 
     Data: Johnson et al. 2023, MIMIC-IV Clinical Database Demo 2.2, doi:10.13026/dp1f-ex47, ODbL 1.0; fetched from
     physionet.org if SLOTSWEEP_DATA lacks it.
