@@ -146,8 +146,8 @@ def compare(
 def paired_p(differences: Floats) -> float | None:
     """Two-sided p-value of a mean of 0 by Student's t-test of `differences` [n], one a seed; None for one.
 
-    Equal differences have no spread to judge by, and a few seeds of a coarse metric easily agree: then it is that of the
-    sign test, 2^(1 - n).
+    Equal differences have no spread to judge by, and a few seeds of a coarse metric easily agree: then it is that of
+    the sign test, 2^(1 - n).
     """
     from scipy.special import stdtr
 
