@@ -292,6 +292,11 @@ def test_colours_are_for_terminals(settings: Settings, sweep: str) -> None:
     assert "\x1b" not in on_a_terminal(NO_COLOR="1")
 
 
+def heed_interrupts() -> None:
+    """A shell lets what it starts in the background ignore them, and so does all that is started there."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.fixture
 def follow(settings: Settings) -> Iterator[Follow]:
     """Starts `slotsweep logs -f` in a process of its own, which does not outlive the test."""
@@ -299,8 +304,11 @@ def follow(settings: Settings) -> Iterator[Follow]:
 
     def start(*arguments: str) -> subprocess.Popen[str]:
         command = [*SLOTSWEEP, "logs", "-f", *arguments]
-        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
-        return started[-1]
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts
+        )
+        started.append(process)
+        return process
 
     yield start
     for process in started:
