@@ -292,9 +292,8 @@ def test_colours_are_for_terminals(settings: Settings, sweep: str) -> None:
     assert "\x1b" not in on_a_terminal(NO_COLOR="1")
 
 
-def heed_interrupts() -> None:
-    """A shell lets what it starts in the background ignore them, and so does all that is started there."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+HEED_INTERRUPTS = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+"""A shell lets what it starts in the background ignore them, and so does all that is started there."""
 
 
 @pytest.fixture
@@ -303,12 +302,10 @@ def follow(settings: Settings) -> Iterator[Follow]:
     started: list[subprocess.Popen[str]] = []
 
     def start(*arguments: str) -> subprocess.Popen[str]:
-        command = [*SLOTSWEEP, "logs", "-f", *arguments]
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts
-        )
-        started.append(process)
-        return process
+        *python, code = SLOTSWEEP
+        command = [*python, HEED_INTERRUPTS + code, "logs", "-f", *arguments]
+        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        return started[-1]
 
     yield start
     for process in started:
