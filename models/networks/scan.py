@@ -11,7 +11,7 @@ CHUNK = 64
 """Tokens whose states are one matrix product; from chunk to chunk the last state is carried."""
 
 FAINTEST = -40.0
-"""Exponents below this count as nothing: exp(-40) is far below what 32 bits add to 1."""
+"""Exponents below this count as nothing: exp(-40) is below what even 64 bits add to 1."""
 
 
 def fading(exponents: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from torch.nn.functional import pad
 from models.sequence.layers import LayerNorm, Linear, lookup
 from models.sequence.model import SequenceModel, State, parameters_per_lane, taken
 from models.sequence.recurrence import Entries, associative_read, associative_read_step
+from models.sequence.slots import FAINTEST
 from models.sequence.triple import Triple
 from models.sequence.triple_models import Hybrid
 
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
 
     from models.mechanisms.triple_memory import TripleMemoryConfig
     from models.sequence.lanes import Lanes
-
-FAINTEST = 1e-4
-"""Strengths below this count as this in scores, in the released code of arXiv 2606.05175."""
 
 
 class Text(NamedTuple):

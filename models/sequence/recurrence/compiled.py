@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from models.kernel import kernel
-from models.sequence.recurrence.decay import FAINTEST
+from models.networks.scan import FAINTEST
 from models.sequence.recurrence.parallel import Array
 
 if TYPE_CHECKING:

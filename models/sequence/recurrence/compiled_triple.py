@@ -15,9 +15,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from models.kernel import kernel
+from models.networks.scan import FAINTEST
 from models.sequence.recurrence.compiled import chunk_of, dot, recording, tiny_of
 from models.sequence.recurrence.compiled_linear_attention import lane_gradients, read_lane
-from models.sequence.recurrence.decay import FAINTEST
 from models.sequence.recurrence.parallel import Array, array, over_lanes
 
 

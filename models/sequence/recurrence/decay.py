@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from models.networks.scan import fading
+
 if TYPE_CHECKING:
     from torch import Tensor
 
 CHUNK = 64
 """Tokens that one matrix product covers; from chunk to chunk a state is carried."""
-
-FAINTEST = -40.0
-"""Logarithms below this count as a factor 0: exp(-40) is below what 64 bits add to 1.
-
-Products of such factors would be denormal, on which arithmetic is many times slower.
-"""
 
 
 def in_chunks(tensor: Tensor, chunk: int = CHUNK) -> Tensor:
@@ -29,11 +25,6 @@ def in_chunks(tensor: Tensor, chunk: int = CHUNK) -> Tensor:
     return tensor.reshape(lanes, -1, size, *tensor.shape[2:])
 
 
-def factors(log_decay: Tensor) -> Tensor:
-    """exp of `log_decay`, with 0 for the faintest."""
-    return log_decay.exp().masked_fill(log_decay < FAINTEST, 0.0)
-
-
 def between(log_decay: Tensor) -> Tensor:
     """Factors [..., C, C] by which what token j wrote has decayed at token t >= j, from `log_decay` [..., C].
 
@@ -42,9 +33,9 @@ def between(log_decay: Tensor) -> Tensor:
     """
     size = log_decay.shape[-1]
     sums = log_decay[..., :, None].expand(*log_decay.shape, size).tril(-1).cumsum(-2)
-    return factors(sums).tril()
+    return fading(sums).tril()
 
 
 def since_start(log_decay: Tensor) -> Tensor:
     """Factors [..., C] by which what was there before the chunk has decayed at each token."""
-    return factors(log_decay.cumsum(-1))
+    return fading(log_decay.cumsum(-1))

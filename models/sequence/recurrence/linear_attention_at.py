@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from models.sequence.recurrence.decay import factors
+from models.networks.scan import fading
 from models.sequence.recurrence.forms import check
 
 if TYPE_CHECKING:
@@ -24,5 +24,5 @@ def linear_attention_at(q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor, posi
     later = tokens > positions[:, None]
     sums = log_decay[:, None].masked_fill(later, 0.0).flip(2).cumsum(2).flip(2)
     since = torch.nn.functional.pad(sums[:, :, 1:], (0, 1))
-    weights = (q @ k.mT) * factors(since).masked_fill(later, 0.0)
+    weights = (q @ k.mT) * fading(since).masked_fill(later, 0.0)
     return weights @ v
