@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
@@ -20,6 +20,8 @@ IGNORED = -100
 
 EVALUATED_AT_ONCE = 16
 """Sequences in a batch of an evaluation, as in arXiv 2606.05175 (released code)."""
+
+Purpose = Literal["training", "evaluation"]
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,32 @@ class SequenceWorkload(AnyWorkload[W]):
     @abstractmethod
     def evaluate(self, reader: Reader, seed: int, episodes: int) -> dict[str, float]:
         """Metrics of `reader` over `episodes` sequences."""
+
+
+class DrawnWorkload(SequenceWorkload[W]):
+    """Makes sequences up, one after another: they depend on what was drawn before, and not on the size of batches."""
+
+    @property
+    def length(self) -> int:
+        return self.tokens(self.config)
+
+    @abstractmethod
+    def draws(self, seed: int, purpose: Purpose) -> Any:
+        """What a trial's sequences are drawn from: for each purpose other ones."""
+
+    @abstractmethod
+    def batch(self, draws: Any, count: int, length: int) -> TokenBatch:
+        """The next `count` sequences of `length` ids."""
+
+    def training(self, seed: int, sizes: Iterable[tuple[int, int]]) -> Iterator[TokenBatch]:
+        draws = self.draws(seed, "training")
+        for count, length in sizes:
+            yield self.batch(draws, count, length)
+
+    def evaluation(self, seed: int, episodes: int) -> Iterator[TokenBatch]:
+        draws = self.draws(seed, "evaluation")
+        for first in range(0, episodes, EVALUATED_AT_ONCE):
+            yield self.batch(draws, min(EVALUATED_AT_ONCE, episodes - first), self.length)
 
 
 @dataclass(frozen=True)

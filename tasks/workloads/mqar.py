@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Literal
 
@@ -11,16 +10,7 @@ from pydantic import Field, model_validator
 
 from models.stream import Floats, Ints
 from tasks.seeds import generator
-from tasks.sequences import (
-    EVALUATED_AT_ONCE,
-    IGNORED,
-    RECALL_METRICS,
-    Reader,
-    SequenceWorkload,
-    TokenBatch,
-    recall_metrics,
-    score,
-)
+from tasks.sequences import IGNORED, RECALL_METRICS, DrawnWorkload, Purpose, Reader, TokenBatch, recall_metrics, score
 from tasks.workload import WorkloadConfig, workload
 
 
@@ -65,7 +55,7 @@ class MQARConfig(WorkloadConfig):
 
 
 @workload(MQARConfig)
-class MQAR(SequenceWorkload[MQARConfig]):
+class MQAR(DrawnWorkload[MQARConfig]):
     """K V K V ..., then two places for each query: the key, whose value is what should follow, and a random id.
 
     Places that no query takes are random ids of the whole vocabulary, as in the released code, so that by chance a key
@@ -80,25 +70,14 @@ class MQAR(SequenceWorkload[MQARConfig]):
     def vocabulary(self) -> int:
         return self.config.vocabulary
 
-    @property
-    def length(self) -> int:
-        return self.config.length
-
-    def training(self, seed: int, sizes: Iterable[tuple[int, int]]) -> Iterator[TokenBatch]:
-        draws = generator(seed, "training")
-        for count, length in sizes:
-            yield self._batch(draws, count, length)
-
-    def evaluation(self, seed: int, episodes: int) -> Iterator[TokenBatch]:
-        draws = generator(seed, "evaluation")
-        for first in range(0, episodes, EVALUATED_AT_ONCE):
-            yield self._batch(draws, min(EVALUATED_AT_ONCE, episodes - first), self.length)
+    def draws(self, seed: int, purpose: Purpose) -> np.random.Generator:
+        return generator(seed, purpose)
 
     def evaluate(self, reader: Reader, seed: int, episodes: int) -> dict[str, float]:
         values = self.vocabulary - self.vocabulary // 2
         return recall_metrics(score(reader, self.evaluation(seed, episodes)), 1.0 / values)
 
-    def _batch(self, draws: np.random.Generator, count: int, length: int) -> TokenBatch:
+    def batch(self, draws: np.random.Generator, count: int, length: int) -> TokenBatch:
         if length < self.config.least_length:
             raise ValueError(f"sequences of mqar need {self.config.least_length} ids or more here, not {length}")
         drawn = [self._sequence(draws, length) for _ in range(count)]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from typing import Literal
 
 import numpy as np
 from pydantic import Field
 
 from tasks.seeds import generator
-from tasks.sequences import EVALUATED_AT_ONCE, Reader, SequenceWorkload, TokenBatch, score
+from tasks.sequences import DrawnWorkload, Purpose, Reader, TokenBatch, score
 from tasks.workload import WorkloadConfig, workload
 
 
@@ -22,7 +21,7 @@ class RandomTokensConfig(WorkloadConfig):
 
 
 @workload(RandomTokensConfig)
-class RandomTokens(SequenceWorkload[RandomTokensConfig]):
+class RandomTokens(DrawnWorkload[RandomTokensConfig]):
     """The best loss is ln(vocabulary), which a model starts near."""
 
     own_metrics = ("loss",)
@@ -31,25 +30,14 @@ class RandomTokens(SequenceWorkload[RandomTokensConfig]):
     def vocabulary(self) -> int:
         return self.config.vocabulary
 
-    @property
-    def length(self) -> int:
-        return self.config.length
-
-    def training(self, seed: int, sizes: Iterable[tuple[int, int]]) -> Iterator[TokenBatch]:
-        draws = generator(seed, "training")
-        for count, length in sizes:
-            yield self._batch(draws, count, length)
-
-    def evaluation(self, seed: int, episodes: int) -> Iterator[TokenBatch]:
-        draws = generator(seed, "evaluation")
-        for first in range(0, episodes, EVALUATED_AT_ONCE):
-            yield self._batch(draws, min(EVALUATED_AT_ONCE, episodes - first), self.length)
+    def draws(self, seed: int, purpose: Purpose) -> np.random.Generator:
+        return generator(seed, purpose)
 
     def evaluate(self, reader: Reader, seed: int, episodes: int) -> dict[str, float]:
         return {"loss": score(reader, self.evaluation(seed, episodes)).loss}
 
-    def _batch(self, rng: np.random.Generator, count: int, length: int) -> TokenBatch:
-        ids = rng.integers(self.vocabulary, size=(count, length + 1))
+    def batch(self, draws: np.random.Generator, count: int, length: int) -> TokenBatch:
+        ids = draws.integers(self.vocabulary, size=(count, length + 1))
         return TokenBatch(np.ascontiguousarray(ids[:, :-1]), np.ascontiguousarray(ids[:, 1:]))
 
     @classmethod

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from models.stream import Ints
-from tasks.sequences import (
-    EVALUATED_AT_ONCE,
-    RECALL_METRICS,
-    Reader,
-    SequenceWorkload,
-    TokenBatch,
-    recall_metrics,
-    score,
-)
+from tasks.sequences import RECALL_METRICS, DrawnWorkload, Purpose, Reader, TokenBatch, recall_metrics, score
 from tasks.workload import WorkloadConfig, workload
 
 if TYPE_CHECKING:
@@ -53,7 +44,7 @@ class TokenRecallConfig(WorkloadConfig):
 
 
 @workload(TokenRecallConfig)
-class TokenRecall(SequenceWorkload[TokenRecallConfig]):
+class TokenRecall(DrawnWorkload[TokenRecallConfig]):
     """BOS, (key value SEP) for each pair, filler, QUERY, key, ANSWER; only what follows is scored, a value.
 
     Draws are those of the released code, from one generator of torch: `seed` to train, `seed` + 1 to evaluate. The
@@ -67,24 +58,15 @@ class TokenRecall(SequenceWorkload[TokenRecallConfig]):
     def vocabulary(self) -> int:
         return VOCABULARY
 
-    @property
-    def length(self) -> int:
-        return self.config.length
+    def draws(self, seed: int, purpose: Purpose) -> Generator:
+        import torch
 
-    def training(self, seed: int, sizes: Iterable[tuple[int, int]]) -> Iterator[TokenBatch]:
-        draws = _generator(seed)
-        for count, length in sizes:
-            yield self._batch(draws, count, length)
-
-    def evaluation(self, seed: int, episodes: int) -> Iterator[TokenBatch]:
-        draws = _generator(seed + 1)
-        for first in range(0, episodes, EVALUATED_AT_ONCE):
-            yield self._batch(draws, min(EVALUATED_AT_ONCE, episodes - first), self.length)
+        return torch.Generator().manual_seed(seed if purpose == "training" else seed + 1)
 
     def evaluate(self, reader: Reader, seed: int, episodes: int) -> dict[str, float]:
         return recall_metrics(score(reader, self.evaluation(seed, episodes)), 1.0 / SYMBOLS)
 
-    def _batch(self, draws: Generator, count: int, length: int) -> TokenBatch:
+    def batch(self, draws: Generator, count: int, length: int) -> TokenBatch:
         drawn = [self._sequence(draws, length) for _ in range(count)]
         ids, answers = (np.stack(part) for part in zip(*drawn, strict=True))
         return TokenBatch(ids, answers[:, None], np.array([length - 1]))
@@ -109,9 +91,3 @@ class TokenRecall(SequenceWorkload[TokenRecallConfig]):
     @classmethod
     def tokens(cls, config: TokenRecallConfig) -> int:
         return config.length
-
-
-def _generator(seed: int) -> Generator:
-    import torch
-
-    return torch.Generator().manual_seed(seed)
