@@ -7,12 +7,12 @@ from contextlib import suppress
 from itertools import repeat as repeated
 from typing import TYPE_CHECKING, Any
 
-from models.devices.device import DeviceClass, full_precision, require, synchronise
+from models.devices.device import full_precision, require, synchronise
 from tasks.clock import Clock
 from tasks.cost import Measured, undisturbed
 from tasks.evaluate import Outcome
 from tasks.seeds import generator
-from tasks.sequences import SequenceWorkload, TokenBatch
+from tasks.sequences import TokenBatch
 from tasks.training import Lane, LaneTraining, TrainingRun, stacked, without_denormals
 
 if TYPE_CHECKING:
@@ -24,15 +24,8 @@ SECONDS = 0.02
 """A measurement takes at least so long: quicker passes and steps are repeated within one."""
 
 
-def measure_sequences(
-    device: DeviceClass,
-    workload: SequenceWorkload[Any],
-    lanes: Sequence[Lane],
-    repeats: int,
-    dtype: str,
-    timeout: float | None,
-) -> list[Outcome]:
-    """Outcomes of the trials of `lanes`, each over `repeats`, in random order, after an untimed round.
+def measure_sequences(run: TrainingRun, lanes: Sequence[Lane]) -> list[Outcome]:
+    """Outcomes of the trials of `lanes`, each repeated as `run` has episodes, in random order, after an untimed round.
 
     Metrics are medians over repeats, with the interquartile range as `*_iqr`:
     forward_us_per_token  microseconds a token to compute logits where the workload scores them, in evaluation
@@ -42,11 +35,10 @@ def measure_sequences(
     and `tokens` (of a sequence), `sequences` (of a batch), `parameters`, `bytes`, `bytes_state`, `forward_flops` (of a
     sequence with logits at every token, as arXiv 2606.05175 counts them, where it does).
     """
-    require(device)
-    run = TrainingRun(device, workload, 0, dtype, None, None)
+    require(run.device)
     with full_precision(), without_denormals():
-        trials = [_Trial(run, lane, timeout) for lane in lanes]
-        for repeat in range(-1, repeats):
+        trials = [_Trial(run, lane) for lane in lanes]
+        for repeat in range(-1, run.episodes):
             for index in generator(lanes[0].seed, "order", repeat + 1).permutation(len(trials)):
                 trials[index].guard(trials[index].run, repeat >= 0)
         for trial in trials:
@@ -57,8 +49,8 @@ def measure_sequences(
 class _Trial(Measured):
     """One model."""
 
-    def __init__(self, run: TrainingRun, lane: Lane, timeout: float | None) -> None:
-        super().__init__(lane.config, timeout)
+    def __init__(self, run: TrainingRun, lane: Lane) -> None:
+        super().__init__(lane.config, run.timeout)
         self._run, self._lane = run, lane
         self._training: LaneTraining | None = None
 
@@ -112,7 +104,7 @@ class _Trial(Measured):
         sizes: dict[str, float] = {
             "tokens": workload.length,
             "sequences": config.batch,
-            **self._training.sizes(0),
+            **self._training.sizes(),
             "kept_bytes": self._kept(),
         }
         with suppress(TypeError):  # the paper counts none for this model

@@ -12,16 +12,13 @@ from models.devices.device import DEVICE_CLASSES, DeviceClass
 from models.registry import Registry
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tasks.cells import Row
     from tasks.evaluate import Outcome
     from tasks.fitting import Fits
     from tasks.search import Proposal, StudyLabel
-    from tasks.sequences import SequenceWorkload
     from tasks.sequential import SeedsUntil
     from tasks.summary import Summary
-    from tasks.training import Lane
+    from tasks.training import Lane, TrainingRun
     from tasks.workload import Workload
 
 
@@ -96,20 +93,11 @@ class Kind(ABC):
         return evaluate(workload, mechanisms, seed, episodes, dtype, timeout, fits)
 
     @classmethod
-    def train(
-        cls,
-        device: DeviceClass,
-        workload: SequenceWorkload[Any],
-        lanes: Sequence[Lane],
-        episodes: int,
-        dtype: str,
-        timeout: float | None,
-        saved: Path | None,
-    ) -> list[Outcome]:
+    def train(cls, run: TrainingRun, lanes: Sequence[Lane]) -> list[Outcome]:
         """What becomes of trials of sequence models; as `tasks.training.train`."""
         from tasks.training import train
 
-        return train(device, workload, lanes, episodes, dtype, timeout, saved)
+        return train(run, lanes)
 
     @classmethod
     def devices(cls) -> tuple[DeviceClass, ...]:

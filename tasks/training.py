@@ -20,8 +20,8 @@ from models.devices.device import DeviceClass, full_precision, out_of_memory, re
 from models.mechanism import MECHANISMS
 from models.sequence.config import SequenceConfig
 from models.sequence.mechanism import AnySequenceMechanism
-from models.stream import Ints
 from tasks.evaluate import Outcome, checked, failure
+from tasks.lane_reader import LaneReader
 from tasks.saved_training import SavedTraining
 from tasks.seeds import generator
 from tasks.sequences import SequenceWorkload, TokenBatch
@@ -66,31 +66,20 @@ class Lane:
         return canonical_json([self.config.identity(), self.seed])
 
 
-def train(
-    device: DeviceClass,
-    workload: SequenceWorkload[Any],
-    lanes: Sequence[Lane],
-    episodes: int,
-    dtype: str,
-    timeout: float | None = None,
-    saved: Path | None = None,
-) -> list[Outcome]:
-    """Outcomes of trials of `workload`, trained and evaluated on `device`; of `episodes` sequences each.
+def train(run: TrainingRun, lanes: Sequence[Lane]) -> list[Outcome]:
+    """Outcomes of the trials of `lanes`, trained and evaluated as `run` says.
 
     On a CPU lanes train one by one, for there the cores are shared out among workers; elsewhere together, unless a few
-    steps show that to be slower, and in halves where memory is too small. A lane that diverges, raises, or takes more
-    than `timeout` seconds fails alone.
-
-    saved: a folder in which long trainings leave where they are from time to time, to go on after an interruption;
-        of nothing but trainings by the same code on the same device with as many episodes
+    steps show that to be slower, and in halves where memory is too small. A lane that diverges, raises, or takes too
+    long fails alone.
     """
-    require(device)
+    require(run.device)
     outcomes: dict[int, Outcome] = {}
     with full_precision(), without_denormals():
         for places in _packs(lanes):
             pack = [lanes[place] for place in places]
-            run = TrainingRun(device, workload, episodes, dtype, timeout, saved)
-            results = [one for lane in pack for one in run.outcomes([lane])] if device == "cpu" else run.together(pack)
+            alone = run.device == "cpu"
+            results = [one for lane in pack for one in run.outcomes([lane])] if alone else run.together(pack)
             outcomes.update(zip(places, results, strict=True))
     return [outcomes[place] for place in range(len(lanes))]
 
@@ -122,14 +111,20 @@ def _packs(lanes: Sequence[Lane]) -> list[list[int]]:
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """How lanes are trained."""
+    """How the trials of a workload are trained.
+
+    episodes  sequences that each is evaluated on
+    timeout   most seconds a trial may train, None: any
+    saved     a folder in which long trainings leave where they are from time to time, to go on after an interruption;
+              of nothing but trainings by the same code on the same device with as many episodes. None: they do not
+    """
 
     device: DeviceClass
     workload: SequenceWorkload[Any]
     episodes: int
     dtype: str
-    timeout: float | None
-    saved: Path | None
+    timeout: float | None = None
+    saved: Path | None = None
 
     def together(self, lanes: Sequence[Lane]) -> list[Outcome]:
         """Outcomes of lanes of one shape, as one model if a few steps of it cost less than of one lane at a time."""
@@ -209,7 +204,8 @@ class LaneTraining:
         for stop in self._stops[len(self.evaluated) :]:
             self.advance(stop, self._save)
             self.evaluated.append([self._evaluate(place) for place in range(len(self.lanes))])
-        outcomes = [self._outcome(place) for place in range(len(self.lanes))]
+        sizes = self.sizes()
+        outcomes = [self._outcome(place, sizes) for place in range(len(self.lanes))]
         self.saved.forget()
         return outcomes
 
@@ -292,21 +288,21 @@ class LaneTraining:
             own.data.copy_(shared.data[place : place + 1])
         return model
 
-    def sizes(self, place: int) -> dict[str, float]:
-        """Parameters of one lane, and bytes. What depends on later tokens cannot read one by one, and has no state."""
+    def sizes(self) -> dict[str, float]:
+        """Parameters of a lane, and bytes. What depends on later tokens cannot read one by one, and has no state."""
         from models.sequence.model import parameters_per_lane
 
         count = parameters_per_lane(self.model)
         if self.config.leaks_future:
             return {"parameters": float(count)}
-        state = self.reader(place).state_bytes(self.workload.vocabulary)
+        state = self.reader(0).state_bytes(self.workload.vocabulary)
         held = count * self.optimiser.flat.element_size() + state
         return {"parameters": float(count), "bytes": float(held), "bytes_state": float(state)}
 
-    def _outcome(self, place: int) -> Outcome:
+    def _outcome(self, place: int, sizes: dict[str, float]) -> Outcome:
         losses = [float(loss[place]) for loss in self.curve]
         metrics = self.evaluated[-1][place] | {
-            **self.sizes(place),
+            **sizes,
             "leaks_future": float(self.config.leaks_future),
             "training_seconds": self.seconds / len(self.lanes),
         }
@@ -366,61 +362,13 @@ def warm_up(config: SequenceConfig, dtype: str) -> None:
         update={"steps": 1, "batch": 1, "warm_up": 0, "first_length": None, "growing_steps": 0, "layers": 1}
     )
     with without_denormals():
-        training = LaneTraining(TrainingRun("cpu", workload, 1, dtype, None, None), [Lane(small, 0)])
+        training = LaneTraining(TrainingRun("cpu", workload, 1, dtype), [Lane(small, 0)])
         [batch] = workload.training(0, [(1, 8)])
         for at in (None, np.array([7])):
             training.model.train()
             training.step(stacked([TokenBatch(batch.ids, batch.targets if at is None else batch.targets[:, at], at)]))
             training.reader(0).logits(batch.ids, at)
-        training.sizes(0)
-
-
-class LaneReader:
-    """A model of one lane as workloads ask it; see `tasks.sequences.Reader`."""
-
-    def __init__(
-        self,
-        model: SequenceModel,
-        device: DeviceClass,
-        length: int,
-        precision: Callable[[], AbstractContextManager[Any]] = nullcontext,
-    ) -> None:
-        self.model, self.device, self.length, self.precision = model.eval(), device, length, precision
-
-    def logits(self, ids: Ints, at: Ints | None = None) -> Tensor:
-        import torch
-
-        with torch.no_grad(), self.precision():
-            places = None if at is None else torch.from_numpy(at).to(self.device)
-            logits: Tensor = self.model(torch.from_numpy(ids).to(self.device)[None], places)[0]
-        return logits.float()
-
-    def greedy(self, ids: Ints, count: int, stops: frozenset[int]) -> list[list[int]]:
-        outputs: list[list[int]] = [[] for _ in ids]
-        running = np.ones(len(ids), dtype=bool)
-        for _ in range(count):
-            seen = np.ascontiguousarray(ids[:, -self.length :])
-            following = self.logits(seen, np.array([seen.shape[1] - 1]))[:, 0].argmax(1).cpu().numpy()
-            for row, id_ in enumerate(following.tolist()):
-                running[row] &= id_ not in stops
-                if running[row]:
-                    outputs[row].append(id_)
-            if not running.any():
-                break
-            ids = np.concatenate([ids, following[:, None]], axis=1)
-        return outputs
-
-    def state_bytes(self, vocabulary: int) -> int:
-        """Bytes that reading token by token keeps after a sequence of full length."""
-        import torch
-
-        from models.sequence.model import state_bytes
-
-        state = self.model.start()
-        with torch.no_grad():
-            for id_ in range(self.length):
-                self.model.next(torch.full((1, 1), id_ % vocabulary, device=self.device), state)
-        return state_bytes(state, 1)
+        training.sizes()
 
 
 def stacked(batches: Sequence[TokenBatch]) -> TokenBatch:

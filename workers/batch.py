@@ -108,37 +108,18 @@ def _run_trials(task: BatchTask, device: DeviceClass) -> list[TrialReport]:
     reports: list[TrialReport] = []
     calls = _calls(task)
     training = _train(task, device, configs, list(dict.fromkeys(seed for _, seed, _ in task.trials)))
+    part = 1.0 / len(task.trials)
     for call in calls:
         started = time.time()
         with ResourceMeter(device) as meter:
             outcomes = _evaluate(task, device, call, [configs[index] for index in call.mechanisms], training.fits)
-        finished = time.time()
-        peak = largest(training.peak_memory_bytes, meter.peak_memory_bytes)
-        part = 1.0 / len(task.trials)
-        trained = training.wall_seconds * part
-        own = [outcome.seconds or 0.0 for outcome in outcomes]
-        together = max(0.0, meter.wall_seconds - sum(own)) / len(own)
-        cpu_rate = meter.cpu_seconds / (sum(own) + together * len(own))
-        reports += [
-            TrialReport(
-                trial,
-                outcome,
-                started - trained,
-                finished,
-                wall_seconds=alone + together + trained,
-                cpu_seconds=(alone + together) * cpu_rate + training.cpu_seconds * part,
-                peak_memory_bytes=peak,
-                device_memory_bytes=largest(training.device_memory_bytes, meter.device_memory_bytes),
-                own_seconds=None if outcome.seconds is None else alone + trained,
-            )
-            for trial, outcome, alone in zip(call.trials, outcomes, own, strict=True)
-        ]
+        reports += _reports(call.trials, outcomes, started, meter, training, part)
     return reports
 
 
 def _train_sequences(task: BatchTask, device: DeviceClass) -> list[TrialReport]:
     """Reports of trials of sequence models, without energy."""
-    from tasks.training import Lane
+    from tasks.training import Lane, TrainingRun
 
     started = time.time()
     configs = [cast("SequenceConfig", load_mechanism(tree)) for tree in task.mechanisms]
@@ -147,25 +128,40 @@ def _train_sequences(task: BatchTask, device: DeviceClass) -> list[TrialReport]:
     with ResourceMeter(device) as meter:
         try:
             workload = cast("SequenceWorkload[Any]", load_workload(task.workload))
-            kind = KINDS.implementation(task.kind)
-            outcomes = kind.train(device, workload, lanes, task.episodes, task.dtype, task.timeout, saved)
+            run = TrainingRun(device, workload, task.episodes, task.dtype, task.timeout, saved)
+            outcomes = KINDS.implementation(task.kind).train(run, lanes)
         except Exception as error:  # the workload's own fault: every trial that reads it fails with the same reason
             outcomes = [failure(error)] * len(lanes)
+    return _reports([trial for trial, _, _ in task.trials], outcomes, started, meter, Training({}), 0.0)
+
+
+def _reports(
+    trials: Sequence[int],
+    outcomes: Sequence[Outcome],
+    started: float,
+    meter: ResourceMeter,
+    training: Training,
+    part: float,
+) -> list[TrialReport]:
+    """Reports of trials that ran in one call, each with its own time, a share of the rest, and `part` of `training`."""
+    finished = time.time()
+    trained = training.wall_seconds * part
     own = [outcome.seconds or 0.0 for outcome in outcomes]
     together = max(0.0, meter.wall_seconds - sum(own)) / len(own)
+    cpu_rate = meter.cpu_seconds / (sum(own) + together * len(own))
     return [
         TrialReport(
             trial,
             outcome,
-            started,
-            started + meter.wall_seconds,
-            wall_seconds=alone + together,
-            cpu_seconds=(alone + together) * meter.cpu_seconds / meter.wall_seconds,
-            peak_memory_bytes=meter.peak_memory_bytes,
-            device_memory_bytes=meter.device_memory_bytes,
-            own_seconds=outcome.seconds,
+            started - trained,
+            finished,
+            wall_seconds=alone + together + trained,
+            cpu_seconds=(alone + together) * cpu_rate + training.cpu_seconds * part,
+            peak_memory_bytes=largest(training.peak_memory_bytes, meter.peak_memory_bytes),
+            device_memory_bytes=largest(training.device_memory_bytes, meter.device_memory_bytes),
+            own_seconds=None if outcome.seconds is None else alone + trained,
         )
-        for (trial, _, _), outcome, alone in zip(task.trials, outcomes, own, strict=True)
+        for trial, outcome, alone in zip(trials, outcomes, own, strict=True)
     ]
 
 

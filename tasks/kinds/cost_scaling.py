@@ -26,13 +26,10 @@ from tasks.statistics import mean_intervals
 from tasks.summary import Chart, Grid, Interval, Line, Section, Summary, Value
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from models.devices.device import DeviceClass
     from tasks.evaluate import Outcome
     from tasks.fitting import Fits
-    from tasks.sequences import SequenceWorkload
-    from tasks.training import Lane
+    from tasks.training import Lane, TrainingRun
     from tasks.workload import Workload
 
 US_PER_TOKEN, US_PER_QUERY = "_us_per_token", "_us_per_query"
@@ -168,19 +165,10 @@ episodes: 7                # repeats of each, of which the median counts
         return measure_on(device, workload, mechanisms, seeds, episodes, dtype, timeout, fits)
 
     @classmethod
-    def train(
-        cls,
-        device: DeviceClass,
-        workload: SequenceWorkload[Any],
-        lanes: Sequence[Lane],
-        episodes: int,
-        dtype: str,
-        timeout: float | None,
-        saved: Path | None,
-    ) -> list[Outcome]:
+    def train(cls, run: TrainingRun, lanes: Sequence[Lane]) -> list[Outcome]:
         from tasks.cost_sequences import measure_sequences
 
-        return measure_sequences(device, workload, lanes, episodes, dtype, timeout)
+        return measure_sequences(run, lanes)
 
     @classmethod
     def summarise(cls, rows: Sequence[Row], asked: Asked = NOTHING_ASKED) -> Summary:

@@ -44,11 +44,11 @@ with without_denormals():
 WHOLE = """\
 import sys
 from models.mechanism import MECHANISMS
-from tasks.training import Lane, train
+from tasks.training import Lane, TrainingRun, train
 from tasks.workloads.token_recall import TokenRecall, TokenRecallConfig
 config = MECHANISMS.config_class("triple_memory")(steps=int(sys.argv[1]))
 lanes = [Lane(config, int(seed)) for seed in sys.argv[2:]]
-outcomes = train("cpu", TokenRecall(TokenRecallConfig()), lanes, 2048, "float32")
+outcomes = train(TrainingRun("cpu", TokenRecall(TokenRecallConfig()), 2048, "float32"), lanes)
 for lane, outcome in zip(lanes, outcomes, strict=True):
     print(lane.seed, outcome.metrics["loss"], outcome.metrics["recall"])
 """

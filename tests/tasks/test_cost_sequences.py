@@ -12,7 +12,7 @@ from tasks.cost_sequences import measure_sequences
 from tasks.evaluate import Outcome
 from tasks.kind import KINDS
 from tasks.summary import Interval, Summary
-from tasks.training import Lane
+from tasks.training import Lane, TrainingRun
 from tasks.workloads.random_tokens import RandomTokens, RandomTokensConfig
 
 SMALL: dict[str, Any] = {"width": 16, "layers": 2, "heads": 2, "batch": 2}
@@ -24,7 +24,7 @@ def lane(name: str, seed: int = 0, **fields: Any) -> Lane:
 
 def measured(*lanes: Lane, length: int = 32, repeats: int = 2, timeout: float | None = None) -> list[Outcome]:
     workload = RandomTokens(RandomTokensConfig(vocabulary=64, length=length))
-    return measure_sequences("cpu", workload, lanes, repeats, "float32", timeout)
+    return measure_sequences(TrainingRun("cpu", workload, repeats, "float32", timeout), lanes)
 
 
 def metrics(outcome: Outcome) -> dict[str, float]:

@@ -29,7 +29,7 @@ def lane(seed: int, **fields: Any) -> Lane:
 
 
 def run(*lanes: Lane, device: Any = "cpu", **options: Any) -> list[Outcome]:
-    return train(device, WORKLOAD, lanes, 32, "float32", **options)
+    return train(TrainingRun(device, WORKLOAD, 32, "float32", **options), lanes)
 
 
 def numbers(outcome: Outcome) -> dict[str, float]:
@@ -274,6 +274,6 @@ def test_mixed_precision_is_close(name: str) -> None:
 
 
 def test_double_precision() -> None:
-    [double], [single] = train("cpu", WORKLOAD, [lane(7)], 32, "float64"), run(lane(7))
+    [double], [single] = train(TrainingRun("cpu", WORKLOAD, 32, "float64"), [lane(7)]), run(lane(7))
     assert abs(numbers(double)["loss"] - numbers(single)["loss"]) < 1e-4
     assert numbers(double)["bytes"] == 2 * numbers(single)["bytes"]
