@@ -21,11 +21,14 @@ if TYPE_CHECKING:
 
 
 class Attention(Block):
-    """Causal softmax attention with H heads (arXiv 1706.03762), and dropout on its weights in training."""
+    """Causal softmax attention with H heads (arXiv 1706.03762), and dropout on its weights in training.
+
+    With a window each token attends to so many tokens, the last of which it is itself (arXiv 2004.05150, Sec. 3.1).
+    """
 
     def __init__(self, config: AttentionConfig, lanes: Lanes) -> None:
         super().__init__(lanes, config.width, config.dropout, feed_forward(config, lanes))
-        width, self.heads = config.width, config.heads
+        width, self.heads, self.window = config.width, config.heads, config.window
         self.project = Linear(lanes, width, 3 * width)
         bound = (6.0 / (4 * width)) ** 0.5  # Xavier's, of the fused matrix [3d, d]
         self.project.weight.data = lanes.uniform(-bound, bound, 3 * width, width)
@@ -43,19 +46,26 @@ class Attention(Block):
         """Values read at positions `at`; fused, unless weights are dropped or only some positions read."""
         if at is None and not (self.training and self.weight_drop.share):
             # Fused kernels take heads of their own dimension alone, of which each lane here is one.
+            mask = None if self.window is None else ~self.hidden(key, at)
             query, key, value = query[:, None], key[:, None], value[:, None]
-            return scaled_dot_product_attention(query, key, value, is_causal=True)[:, 0]
-        places = arange(key.shape[1], device=key.device)
-        future = places > (places if at is None else at)[:, None]
-        scores = (query @ key.mT / key.shape[2] ** 0.5).masked_fill(future, float("-inf"))
+            return scaled_dot_product_attention(query, key, value, mask, is_causal=mask is None)[:, 0]
+        scores = (query @ key.mT / key.shape[2] ** 0.5).masked_fill(self.hidden(key, at), float("-inf"))
         weights = scores.softmax(2)
         kept: Tensor = self.weight_drop(weights.view(lanes, -1, *weights.shape[1:])).view_as(weights)
         return kept @ value
+
+    def hidden(self, key: Tensor, at: Tensor | None) -> Tensor:
+        """Which of the tokens of `key` [N, T, w] those at positions `at` must not see [P, T]."""
+        places = arange(key.shape[1], device=key.device)
+        here = (places if at is None else at)[:, None]
+        return places > here if self.window is None else (places > here) | (places <= here - self.window)
 
     def mix_next(self, u: Tensor, state: State) -> Tensor:
         query, key, value = (split_heads(part[:, :, None], self.heads) for part in self.project(u).chunk(3, dim=2))
         if state:
             key, value = cat([state["keys"], key], 1), cat([state["values"], value], 1)
+        if self.window is not None:
+            key, value = key[:, -self.window :], value[:, -self.window :]
         state["keys"], state["values"] = key, value
         read = scaled_dot_product_attention(query, key, value)
         mixed: Tensor = self.out(join_heads(read, len(u), self.heads))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -37,7 +38,11 @@ class SequenceConfig(MechanismConfig):
         "float32", description="of matrix products: in bfloat16 they are mixed with sums in 32 bits (autocast)"
     )
     evaluations: int = Field(
-        1, ge=1, le=1000, description="times the model is evaluated in the course of training, the last at its end"
+        1,
+        ge=1,
+        le=1000,
+        description="times the model is evaluated in the course of training, the last at its end, "
+        "those before on the first 512 sequences at most",
     )
 
     rates: ClassVar[tuple[str, ...]] = ("learning_rate",)
@@ -50,6 +55,20 @@ class SequenceConfig(MechanismConfig):
                 "`first_length` and `growing_steps` come together: from what length, and over how many steps"
             )
         return self
+
+    def doubts(self, length: int) -> Iterator[str]:
+        """What is hardly meant of these settings, on sequences of `length` ids; none of it stops a training."""
+        if not self.steps:
+            return
+        if self.warm_up > self.steps:
+            yield f"`warm_up` {self.warm_up:,} of `steps` {self.steps:,}: `learning_rate` is never reached"
+        if self.growing_steps > self.steps:
+            yield (
+                f"`growing_steps` {self.growing_steps:,} of `steps` {self.steps:,}: training never sees sequences as "
+                f"long as those that are scored, {length:,} ids"
+            )
+        if self.evaluations > self.steps:
+            yield f"`evaluations` {self.evaluations:,} of `steps` {self.steps:,}: there is one after each step, no more"
 
     def length_at(self, step: int, length: int) -> int:
         """Length of the training sequences of `step` (0 is the first), where the workload's are of `length`."""

@@ -43,25 +43,32 @@ def _drop(x: Tensor, share: float, seeds: Array) -> Tensor:
     out = np.empty_like(numbers)
     parts = -(-numbers.shape[1] // PART)
     scale = numbers.dtype.type(1.0 / (1.0 - share))
-    over_lanes(drop, len(seeds) * parts, numbers, out, seeds, np.uint32(round(share * 2**32)), scale, parts)
+    over_lanes(drop, len(seeds) * parts, numbers, out, seeds, border_of(share), scale, parts)
     return torch.from_numpy(out).view(x.shape)
+
+
+def border_of(share: float) -> np.uint32:
+    """The hash below which a `share` of all hashes lies."""
+    return np.uint32(round(share * 2**32))
 
 
 @kernel
 def drop(
     first: int, stop: int, x: Array, out: Array, seeds: Array, border: np.uint32, scale: np.floating[Any], parts: int
 ) -> None:
-    """Parts first..stop-1 of `x` [S, n] with every number dropped whose hash is below `border`.
-
-    The hash is Wellons' `lowbias32` of the number's place, started by its lane's seed.
-    """
+    """Parts first..stop-1 of `x` [S, n] with every number dropped whose hash is below `border`."""
     for part in range(first, stop):
         lane, begin = part // parts, part % parts * PART
         end = min(begin + PART, x.shape[1])
         seed = seeds[lane]
         for place in range(begin, end):
-            h = np.uint32(np.uint32(place) * np.uint32(0x9E3779B9) ^ seed)
-            h = np.uint32((h ^ (h >> np.uint32(16))) * np.uint32(0x7FEB352D))
-            h = np.uint32((h ^ (h >> np.uint32(15))) * np.uint32(0x846CA68B))
-            h = np.uint32(h ^ (h >> np.uint32(16)))
-            out[lane, place] = x[lane, place] * scale if h >= border else 0.0
+            out[lane, place] = x[lane, place] * scale if hash_of(place, seed) >= border else 0.0
+
+
+@kernel
+def hash_of(place: int, seed: np.uint32) -> np.uint32:
+    """A hash of a number's place, started by its lane's seed (Wellons' `lowbias32`)."""
+    h = np.uint32(np.uint32(place) * np.uint32(0x9E3779B9) ^ seed)
+    h = np.uint32((h ^ (h >> np.uint32(16))) * np.uint32(0x7FEB352D))
+    h = np.uint32((h ^ (h >> np.uint32(15))) * np.uint32(0x846CA68B))
+    return np.uint32(h ^ (h >> np.uint32(16)))

@@ -8,6 +8,7 @@ from models.mechanisms.triple_slot import TripleSlotConfig
 from models.mechanisms.triple_slot_hybrid import TripleSlotHybridConfig
 from models.sequence.attention_config import AttentionConfig
 from models.sequence.config import SequenceConfig
+from models.sequence.retrieval_config import RetrievalConfig
 from models.sequence.triple_config import TAPS, HybridConfig, TripleConfig
 
 
@@ -20,6 +21,8 @@ def forward_flops(config: SequenceConfig, vocabulary: int, length: int) -> int:
     operations a number of a pair memory (4 to update it, 2 to read it), 12 where a slot has two factors.
     Raises TypeError for models that the paper counts none of.
     """
+    if isinstance(config, RetrievalConfig) or getattr(config, "window", None) is not None:
+        raise TypeError(f"the operations of `{config.name}` are not counted: the paper has no such model")
     n, d, layers = length, config.width, config.layers
     logits = 2 * n * d * vocabulary
     match config:

@@ -17,8 +17,8 @@ from models.sequence.short_convolution import ShortConvolution
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from models.mechanisms.gated_delta_model import GatedDeltaModelConfig
     from models.sequence.lanes import Lanes
+    from models.sequence.state_space_config import GatedDeltaBlockConfig
 
 
 class GatedDelta(Block):
@@ -28,7 +28,7 @@ class GatedDelta(Block):
     Reads are normalised a head, gated by silu(W_g u), and go back to width d.
     """
 
-    def __init__(self, config: GatedDeltaModelConfig, lanes: Lanes) -> None:
+    def __init__(self, config: GatedDeltaBlockConfig, lanes: Lanes) -> None:
         super().__init__(lanes, config.width, config.dropout, FeedForward(lanes, config.width, config.dropout))
         self.heads = config.heads
         self.keys, self.values = config.heads * config.state, config.heads * config.expand * config.state
@@ -82,6 +82,6 @@ class GatedDelta(Block):
 class GatedDeltaModel(SequenceModel):
     """Pre-norm blocks of a gated delta rule and a feed-forward part."""
 
-    def make_blocks(self, config: GatedDeltaModelConfig, lanes: Lanes) -> Iterator[Block]:
+    def make_blocks(self, config: GatedDeltaBlockConfig, lanes: Lanes) -> Iterator[Block]:
         for _ in range(config.layers):
             yield GatedDelta(config, lanes)

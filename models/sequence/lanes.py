@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from torch import Generator, bfloat16, empty, ones, randint, stack, zeros
+from torch import Generator, bfloat16, empty, float32, ones, randint, stack, zeros
+from torch.nn.functional import gelu
 
+from models.sequence.activation import gelu_dropped
 from models.sequence.dropout import dropped
 
 if TYPE_CHECKING:
@@ -51,11 +53,21 @@ class Lanes:
     def dropped(self, x: Tensor, share: float) -> Tensor:
         """x [S, ...] with a random `share` of its numbers set to 0, and the others scaled by 1 / (1 - share)."""
         if x.device.type == "cpu" and x.dtype != bfloat16:
-            return dropped(x, share, [int(randint(2**32, (), generator=each)) for each in self._noise])
+            return dropped(x, share, self._drawn())
         kept = empty(x.shape, dtype=x.dtype, device=x.device)
         for lane, generator in zip(kept, self._noise, strict=True):
             lane.bernoulli_(1.0 - share, generator=generator)
         return x * kept.div_(1.0 - share)
+
+    def gelu_dropped(self, x: Tensor, share: float) -> Tensor:
+        """The same of GELU(x)."""
+        if x.device.type == "cpu" and x.dtype == float32:
+            return gelu_dropped(x, share, self._drawn())
+        return self.dropped(gelu(x), share)
+
+    def _drawn(self) -> list[int]:
+        """32 bits of each lane's noise."""
+        return [int(randint(2**32, (), generator=each)) for each in self._noise]
 
     def state(self) -> list[Tensor]:
         """Where the noise stands, for `resume`."""

@@ -97,6 +97,10 @@ class Dropout(Module):
     def forward(self, x: Tensor) -> Tensor:
         return self.lanes.dropped(x, self.share) if self.training and self.share else x
 
+    def after_gelu(self, x: Tensor) -> Tensor:
+        """The same of GELU(x)."""
+        return self.lanes.gelu_dropped(x, self.share) if self.training and self.share else gelu(x)
+
 
 class FeedForward(Module):
     """Linear d -> 4d, exact GELU, dropout, linear 4d -> d (arXiv 2606.05175, released code)."""
@@ -108,7 +112,7 @@ class FeedForward(Module):
         self.fall = Linear(lanes, 4 * width, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.fall(self.drop(gelu(self.rise(x))))
+        y: Tensor = self.fall(self.drop.after_gelu(self.rise(x)))
         return y
 
 

@@ -16,8 +16,8 @@ from models.sequence.short_convolution import ShortConvolution
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from models.mechanisms.mamba_model import MambaModelConfig
     from models.sequence.lanes import Lanes
+    from models.sequence.state_space_config import MambaBlockConfig
 
 FASTEST = 16.0
 """Rates of decay start log-uniform between 1 and this (arXiv 2405.21060, released code)."""
@@ -32,7 +32,7 @@ class Mamba(Block):
     Gated and normalised, RMSNorm(y · silu(z)), it goes back to width d. B and C are common to all heads.
     """
 
-    def __init__(self, config: MambaModelConfig, lanes: Lanes) -> None:
+    def __init__(self, config: MambaBlockConfig, lanes: Lanes) -> None:
         super().__init__(lanes, config.width, config.dropout, FeedForward(lanes, config.width, config.dropout))
         self.heads, self.inner, self.state = config.heads, config.expand * config.width, config.state
         outputs = 2 * self.inner + 2 * self.state + self.heads
@@ -98,6 +98,6 @@ def step_bias(lanes: Lanes, heads: int) -> Tensor:
 class MambaModel(SequenceModel):
     """Pre-norm blocks of a selective state space and a feed-forward part."""
 
-    def make_blocks(self, config: MambaModelConfig, lanes: Lanes) -> Iterator[Block]:
+    def make_blocks(self, config: MambaBlockConfig, lanes: Lanes) -> Iterator[Block]:
         for _ in range(config.layers):
             yield Mamba(config, lanes)

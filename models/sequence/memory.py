@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from torch import Tensor, cat, stack
-from torch.nn import Module
+from torch.nn import Identity, Module
 from torch.nn.functional import pad
 
 from models.sequence.layers import LayerNorm, Linear, lookup
 from models.sequence.model import SequenceModel, State, parameters_per_lane, taken
 from models.sequence.recurrence import Entries, associative_read, associative_read_step
+from models.sequence.recurrence.associative_read import SHARPNESS
 from models.sequence.slots import FAINTEST
 from models.sequence.triple import Triple
 from models.sequence.triple_models import Hybrid
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
     from models.mechanisms.triple_memory import TripleMemoryConfig
     from models.sequence.lanes import Lanes
+    from models.sequence.memory_gates_config import MemoryGatesConfig
+    from models.sequence.retrieval_config import Keys, RetrievalConfig
 
 
 class Text(NamedTuple):
@@ -30,29 +33,44 @@ class Text(NamedTuple):
     embedded: Tensor
 
 
+def read_gate(config: MemoryGatesConfig, lanes: Lanes) -> Linear | None:
+    """What tells from its basis how much of a read counts; None where all of it does."""
+    if not config.read_gate:
+        return None
+    gate = Linear(lanes, config.width, 1)
+    if gate.bias is not None:
+        gate.bias.data.fill_(config.read_gate_bias)
+    return gate
+
+
 class Memory(Module):
     """An append-only memory of neighbours, read by cosine (arXiv 2606.05175).
 
     With e_i the bare embedding of token i, entry i holds the key W_k e_i and the value W_v e_{i+1}, readable from token
     i + 2 on. A read is a softmax mean of the values of the `top_k` entries whose keys are most like the query. Of
     copies of a token, which have one key, the most recent are kept. A gate on reads scales each by one number that its
-    basis tells; a gate on writes an entry's value by its strength, and its weight by the strength to the power 8.
+    basis tells; a gate on writes an entry's value by its strength, and its weight by a power of that, `sharpness`.
 
     W_v is applied to what is read, not to all that is stored: the same by linearity, and less where few positions read.
     """
 
-    def __init__(self, config: TripleMemoryConfig, lanes: Lanes) -> None:
+    def __init__(
+        self,
+        config: TripleMemoryConfig | RetrievalConfig,
+        lanes: Lanes,
+        sharpness: float = SHARPNESS,
+        keys: Keys = "projected",
+    ) -> None:
+        """keys: W_k and W_q are two matrices, one, or the identity."""
         super().__init__()
         width, size = config.width, config.memory_width
-        self.top_k = config.top_k
-        self.query = Linear(lanes, width, size, bias=False)
-        self.key = Linear(lanes, width, size, bias=False)
+        self.top_k, self.sharpness = config.top_k, sharpness
+        self.query = Identity() if keys == "bare" else Linear(lanes, width, size, bias=False)
+        self.key = Linear(lanes, width, size, bias=False) if keys == "projected" else self.query
         self.value = Linear(lanes, width, width, bias=False)
         self.write_gate = Linear(lanes, 2 * width, 1) if config.write_gate else None
         self.join = Linear(lanes, 2 * width, width, bias=False) if config.fusion == "concat" else None
-        self.read_gate = Linear(lanes, width, 1) if config.read_gate else None
-        if self.read_gate is not None and self.read_gate.bias is not None:
-            self.read_gate.bias.data.fill_(config.read_gate_bias)
+        self.read_gate = read_gate(config, lanes)
 
     def forward(self, basis: Tensor, text: Text, at: Tensor | None) -> Tensor:
         """What is read [S, B, P, d] for `basis` [S, B, P, d] at positions `at` [P] (None: all T)."""
@@ -62,9 +80,12 @@ class Memory(Module):
         if at is not None:
             query = query.new_zeros(key.shape).index_copy(2, at, query)
         query, key, value = (part.flatten(0, 1) for part in (query, key, value))
-        log_strength = None if strength is None else strength.flatten(0, 1)
-        read = associative_read(query, key, value, self.top_k, log_strength, at)
+        read = self.read(query, key, value, None if strength is None else strength.flatten(0, 1), at)
         return self.gated(read.view_as(basis), basis)
+
+    def read(self, query: Tensor, key: Tensor, value: Tensor, log_strength: Tensor | None, at: Tensor | None) -> Tensor:
+        """What `query` [N, T, a] reads [N, P, d] of entries with `key` [N, T, a], `value` [N, T, d] and strengths."""
+        return associative_read(query, key, value, self.top_k, log_strength, at, sharpness=self.sharpness)
 
     def stored(self, embedded: Tensor, followed: Tensor) -> tuple[Tensor, Tensor | None]:
         """Values [..., d] of entries, still without W_v, and logarithms of their strengths [...] if writes are gated.
@@ -92,7 +113,7 @@ class Memory(Module):
         else:
             keys, values, strengths = self.entry(key, embedded, embedded)
             entries, entry = Entries(keys[:, :0], values[:, :0], None if strengths is None else strengths[:, :0]), None
-        read, state["entries"] = associative_read_step(query, entries, self.top_k, entry)
+        read, state["entries"] = associative_read_step(query, entries, self.top_k, entry, sharpness=self.sharpness)
         state["key"], state["embedded"] = key, embedded
         return self.gated(read.view_as(basis), basis)
 

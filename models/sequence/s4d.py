@@ -17,8 +17,8 @@ from models.sequence.model import Block, SequenceModel, State, taken
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from models.mechanisms.s4d_model import S4DModelConfig
     from models.sequence.lanes import Lanes
+    from models.sequence.state_space_config import S4DBlockConfig
 
 SPAN = 64
 """Powers of a pole are taken within this many tokens and from span to span, and multiplied."""
@@ -30,7 +30,7 @@ class S4D(Block):
     A starts as S4D-Lin, -1/2 + iπn, and the step Δ log-uniform (arXiv 2206.11893, Secs. 3 and 4); B is 1.
     """
 
-    def __init__(self, config: S4DModelConfig, lanes: Lanes) -> None:
+    def __init__(self, config: S4DBlockConfig, lanes: Lanes) -> None:
         super().__init__(lanes, config.width, config.dropout, FeedForward(lanes, config.width, config.dropout))
         width, poles = config.width, config.state // 2
         low, high = STEPS
@@ -78,6 +78,6 @@ class S4D(Block):
 class S4DModel(SequenceModel):
     """Pre-norm blocks of diagonal state spaces and a feed-forward part."""
 
-    def make_blocks(self, config: S4DModelConfig, lanes: Lanes) -> Iterator[Block]:
+    def make_blocks(self, config: S4DBlockConfig, lanes: Lanes) -> Iterator[Block]:
         for _ in range(config.layers):
             yield S4D(config, lanes)

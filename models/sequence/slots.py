@@ -48,8 +48,10 @@ class Choices(NamedTuple):
     read: Tensor
 
 
-def choose(keys: Tensor, strengths: Tensor, policy: Policy) -> Choices:
-    """Token t >= 1 reads with `keys` [N, T, d] of t, and then writes under it with `strengths` [N, T].
+def choose(keys: Tensor, strengths: Tensor, policy: Policy, queries: Tensor | None = None) -> Choices:
+    """Token t >= 1 reads with `queries` [N, T, d], and then writes under `keys` [N, T, d] with `strengths` [N, T].
+
+    Without queries it reads with the key under which it writes.
 
     A read keeps the `top_k` best slots that are not empty, by cos / sqrt(d) + ln strength; of equal ones the one
     written last. A write merges into the slot with the highest cosine (of equal ones the first) if that is above
@@ -62,7 +64,8 @@ def choose(keys: Tensor, strengths: Tensor, policy: Policy) -> Choices:
     kept = min(policy.top_k, policy.slots)
     chain, stronger, before = (torch.empty(lanes, tokens, dtype=torch.long) for _ in range(3))
     read = torch.empty(lanes, tokens, kept, dtype=torch.long)
-    arrays = [array(part.cpu().double()) for part in (keys, strengths)]
+    queries = keys[:, :0] if queries is None else queries
+    arrays = [array(part.cpu().double()) for part in (keys, queries, strengths)]
     over_lanes(
         follow, lanes, *arrays, policy.slots, policy.merge_above, policy.empty_below,
         *map(array, (chain, stronger, before, read)),
@@ -75,6 +78,7 @@ def follow(
     first: int,
     stop: int,
     keys: Array,
+    queries: Array,
     strengths: Array,
     slots: int,
     merge_above: float,
@@ -84,7 +88,7 @@ def follow(
     before: Array,
     read: Array,
 ) -> None:
-    """Write the choices of sequences first..stop-1."""
+    """Write the choices of sequences first..stop-1; where there are no `queries`, keys ask."""
     tokens, width = keys.shape[1:]
     held = np.zeros((width, slots))  # so that the slots are what one instruction works on
     # One by one: rows that are unpacked from one array have no stride that the compiler knows.
@@ -98,6 +102,8 @@ def follow(
             compare(key, held, lengths, strength, empty_below, scores)
             best = int(np.argmax(scores))
             merged = scores[best] > merge_above + TIE
+            if queries.shape[1] > 0:
+                compare(queries[n, t], held, lengths, strength, empty_below, scores)
             for m in range(slots):
                 if strength[m] > empty_below:
                     scores[m] = scores[m] / np.sqrt(width) + np.log(max(strength[m], FAINTEST))

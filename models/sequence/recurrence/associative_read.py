@@ -52,13 +52,14 @@ def associative_read(
     log_strength: Tensor | None = None,
     positions: Tensor | None = None,
     *,
+    sharpness: float = SHARPNESS,
     form: Form | None = None,
 ) -> Tensor:
     """What queries `q` [N, T, a] read [N, P, d]: softmax means of the values of the `top_k` entries most like them.
 
     Entry i has key `k` [N, T, a] and value `v` [N, T, d] and is readable at tokens t >= i + 2. Its score is
-    cos(q_t, k_i) / sqrt(a), plus `log_strength` [N, T]; weights are softmax(8 score) over the entries kept; where
-    nothing is readable the read is 0. `positions` [P] are the tokens that read, each in 0..T-1 (all, if None).
+    cos(q_t, k_i) / sqrt(a), plus `log_strength` [N, T]; weights are softmax(`sharpness` score) over the entries kept;
+    where nothing is readable the read is 0. `positions` [P] are the tokens that read, each in 0..T-1 (all, if None).
 
     Of entries with equal scores the most recent are kept, on every device. Keys whose bits are equal have equal scores:
     one of them is multiplied with the query and stands for all, so that it does not matter in which block of a matrix
@@ -79,11 +80,11 @@ def associative_read(
         positions = torch.arange(sizes["T"], device=q.device)
     else:
         q = q[:, positions]
-    return read_at(q, k, v, top_k, log_strength, positions, form)
+    return read_at(q, k, v, top_k, log_strength, positions, sharpness, form)
 
 
 def associative_read_step(
-    q: Tensor, state: Entries, top_k: int, entry: Entries | None = None
+    q: Tensor, state: Entries, top_k: int, entry: Entries | None = None, *, sharpness: float = SHARPNESS
 ) -> tuple[Tensor, Entries]:
     """One token: what is read [N, d] with `q` [N, a] from the entries in `state`, and these followed by `entry`.
 
@@ -96,27 +97,36 @@ def associative_read_step(
     read = state.values.new_zeros(len(q), state.values.shape[2])
     if stored:
         now = torch.tensor([stored - 1 + AGE], device=q.device)
-        read = read_at(q[:, None], state.keys, state.values, top_k, state.log_strength, now, None)[:, 0]
+        read = read_at(q[:, None], state.keys, state.values, top_k, state.log_strength, now, sharpness, None)[:, 0]
     return read, state if entry is None else state.followed_by(entry)
 
 
 @full_precision
 def read_at(
-    q: Tensor, k: Tensor, v: Tensor, top_k: int, log_strength: Tensor | None, positions: Tensor, form: Form | None
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    top_k: int,
+    log_strength: Tensor | None,
+    positions: Tensor,
+    sharpness: float,
+    form: Form | None,
 ) -> Tensor:
     """What queries `q` [N, P, a] read at `positions` [P] in one of the forms below."""
     match chosen(form, q):
         case "reference":
-            return reference(q, k, v, top_k, log_strength, positions)
+            return reference(q, k, v, top_k, log_strength, positions, sharpness)
         case "compiled":
             from models.sequence.recurrence import compiled_associative_read
 
-            return compiled_associative_read.associative_read(q, k, v, top_k, log_strength, positions)
+            return compiled_associative_read.associative_read(q, k, v, top_k, log_strength, positions, sharpness)
         case _:
-            return chunked(q, k, v, top_k, log_strength, positions)
+            return chunked(q, k, v, top_k, log_strength, positions, sharpness)
 
 
-def reference(q: Tensor, k: Tensor, v: Tensor, top_k: int, log_strength: Tensor | None, positions: Tensor) -> Tensor:
+def reference(
+    q: Tensor, k: Tensor, v: Tensor, top_k: int, log_strength: Tensor | None, positions: Tensor, sharpness: float
+) -> Tensor:
     """One query after another, each beside all it can read, the most recent first."""
     import torch
 
@@ -128,31 +138,41 @@ def reference(q: Tensor, k: Tensor, v: Tensor, top_k: int, log_strength: Tensor 
         if log_strength is not None:
             scores = scores + log_strength[:, :readable]
         best, order = scores.flip(1).sort(dim=1, descending=True, stable=True)
-        weights = (SHARPNESS * best[:, :top_k]).softmax(1)
+        weights = (sharpness * best[:, :top_k]).softmax(1)
         values = v[:, :readable].flip(1).gather(1, order[:, :top_k, None].expand(-1, -1, v.shape[2]))
         reads.append((weights[:, :, None] * values).sum(1))
     return torch.stack(reads, dim=1)
 
 
-def chunked(q: Tensor, k: Tensor, v: Tensor, top_k: int, log_strength: Tensor | None, positions: Tensor) -> Tensor:
+def chunked(
+    q: Tensor, k: Tensor, v: Tensor, top_k: int, log_strength: Tensor | None, positions: Tensor, sharpness: float
+) -> Tensor:
     """Blocks of queries are multiplied with all keys to choose entries; gradients pass through the chosen ones only."""
     import torch
 
-    queries, keys = unit(q), unit(k)
     with torch.no_grad():
-        first = first_alike(k)
+        queries, keys, first = unit(q), unit(k), first_alike(k)
         parts = [
             best(part, keys, first, log_strength, where, min(top_k, k.shape[1]))
             for part, where in zip(torch.split(queries, BLOCK, dim=1), torch.split(positions, BLOCK), strict=True)
         ]
         entries = torch.cat(parts, dim=1)
-        unreadable = entries > positions[:, None] - AGE
-    scores = (queries[:, :, None] @ rows(keys, entries).mT)[:, :, 0] / q.shape[2] ** 0.5
+        entries = entries.masked_fill(entries > positions[:, None] - AGE, -1)
+    return read_entries(q, k, v, entries, log_strength, sharpness)
+
+
+@full_precision
+def read_entries(
+    q: Tensor, k: Tensor, v: Tensor, entries: Tensor, log_strength: Tensor | None, sharpness: float
+) -> Tensor:
+    """What queries `q` [N, P, a] read [N, P, d] of `entries` [N, P, K] that were chosen for them, -1 where none was."""
+    missing, places = entries < 0, entries.clamp_min(0)
+    scores = (unit(q)[:, :, None] @ rows(unit(k), places).mT)[:, :, 0] / q.shape[2] ** 0.5
     if log_strength is not None:
-        scores = scores + log_strength.gather(1, entries.flatten(1)).view_as(scores)
-    nothing = unreadable.all(-1, keepdim=True)
-    weights = (SHARPNESS * scores).masked_fill(unreadable & ~nothing, -torch.inf).softmax(-1).masked_fill(nothing, 0.0)
-    read: Tensor = (weights[:, :, None] @ rows(v, entries))[:, :, 0]
+        scores = scores + log_strength.gather(1, places.flatten(1)).view_as(scores)
+    nothing = missing.all(-1, keepdim=True)
+    weights = (sharpness * scores).masked_fill(missing & ~nothing, -float("inf")).softmax(-1).masked_fill(nothing, 0.0)
+    read: Tensor = (weights[:, :, None] @ rows(v, places))[:, :, 0]
     return read
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from models.kernel import kernel
-from models.sequence.recurrence.associative_read import AGE, BLOCK, SHARPNESS, SHORTEST
+from models.sequence.recurrence.associative_read import AGE, BLOCK, SHORTEST
 from models.sequence.recurrence.compiled import dot, recording
 from models.sequence.recurrence.parallel import Array, array, over_lanes
 
@@ -32,13 +32,15 @@ class Chosen(NamedTuple):
 
 
 def associative_read(
-    q: Tensor, k: Tensor, v: Tensor, top_k: int, log_strength: Tensor | None, positions: Tensor
+    q: Tensor, k: Tensor, v: Tensor, top_k: int, log_strength: Tensor | None, positions: Tensor, sharpness: float
 ) -> Tensor:
     """`models.sequence.recurrence.associative_read`, compiled."""
     if recording(q, k, v, log_strength):
-        read: Tensor = AssociativeRead.apply(q, k, v, top_k, log_strength, positions)  # type: ignore[no-untyped-call]
+        read: Tensor = AssociativeRead.apply(  # type: ignore[no-untyped-call]
+            q, k, v, top_k, log_strength, positions, sharpness
+        )
         return read
-    return run_forward(q, k, v, top_k, log_strength, positions)[0]
+    return run_forward(q, k, v, top_k, log_strength, positions, sharpness)[0]
 
 
 class AssociativeRead(torch.autograd.Function):
@@ -46,10 +48,18 @@ class AssociativeRead(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, top_k: int, log_strength: Tensor | None, positions: Tensor
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        top_k: int,
+        log_strength: Tensor | None,
+        positions: Tensor,
+        sharpness: float,
     ) -> Tensor:
-        read, chosen = run_forward(q, k, v, top_k, log_strength, positions)
+        read, chosen = run_forward(q, k, v, top_k, log_strength, positions, sharpness)
         ctx.save_for_backward(q, k, v, *chosen)
+        ctx.sharpness = sharpness
         return read
 
     @staticmethod
@@ -59,12 +69,12 @@ class AssociativeRead(torch.autograd.Function):
         d_q, d_k, d_v = (torch.zeros_like(part, memory_format=torch.contiguous_format) for part in (q, k, v))
         d_log_strength = q.new_zeros(k.shape[:2])
         parts = (q, k, v, entries, weights, d_read, d_q, d_k, d_v, d_log_strength)
-        over_lanes(backward, len(q), *map(array, parts))
-        return d_q, d_k, d_v, None, d_log_strength if ctx.needs_input_grad[4] else None, None
+        over_lanes(backward, len(q), *map(array, parts), ctx.sharpness)
+        return d_q, d_k, d_v, None, d_log_strength if ctx.needs_input_grad[4] else None, None, None
 
 
 def run_forward(
-    q: Tensor, k: Tensor, v: Tensor, top_k: int, log_strength: Tensor | None, positions: Tensor
+    q: Tensor, k: Tensor, v: Tensor, top_k: int, log_strength: Tensor | None, positions: Tensor, sharpness: float
 ) -> tuple[Tensor, Chosen]:
     """What is read [N, P, d], and from where."""
     lanes, tokens = k.shape[:2]
@@ -87,7 +97,7 @@ def run_forward(
             products = q[:, some] @ units[:, : int(groups[:, :readable].max()) + 1].mT
             over_lanes(
                 choose, lanes, array(q[:, some]), array(products), groups, strengths, where, array(v),
-                array(entries)[:, some], array(weights)[:, some], array(read)[:, some],
+                array(entries)[:, some], array(weights)[:, some], array(read)[:, some], sharpness,
             )  # fmt: skip
     return read, Chosen(entries, weights)
 
@@ -154,6 +164,7 @@ def choose(
     entries: Array,
     weights: Array,
     read: Array,
+    sharpness: float,
 ) -> None:
     """Write which entries [N, P, K] queries `q` [N, P, a] read, with what `weights`, and what they `read` [N, P, d].
 
@@ -184,7 +195,7 @@ def choose(
                     scores[place] += log_strength[n, place]
             kept = best_groups(scores[:known], latest, found)
             kept = unroll(scores, latest, earlier, found[:kept], entries[n, p], best)
-            soften(best[:kept], weights[n, p])
+            soften(best[:kept], weights[n, p], sharpness)
             for c in range(kept):
                 weight, entry = weights[n, p, c], entries[n, p, c]
                 for j in range(v.shape[2]):
@@ -238,11 +249,11 @@ def unroll(scores: Array, latest: Array, earlier: Array, found: Array, entries: 
 
 
 @kernel
-def soften(scores: Array, weights: Array) -> None:
+def soften(scores: Array, weights: Array, sharpness: float) -> None:
     """Write the sharpened softmax of `scores` [c], which descend, into `weights` [K]."""
     norm = 0.0
     for c in range(len(scores)):
-        weights[c] = math.exp(SHARPNESS * (scores[c] - scores[0]))
+        weights[c] = math.exp(sharpness * (scores[c] - scores[0]))
         norm += weights[c]
     for c in range(len(scores)):
         weights[c] /= norm
@@ -262,6 +273,7 @@ def backward(
     d_k: Array,
     d_v: Array,
     d_log_strength: Array,
+    sharpness: float,
 ) -> None:
     """Add the gradients to `d_q` [N, P, a], `d_k` [N, T, a], `d_v` [N, T, d] and `d_log_strength` [N, T]."""
     tokens, width = k.shape[1:]
@@ -274,7 +286,7 @@ def backward(
             kept = 0
             while kept < len(d_scores) and entries[n, p, kept] >= 0:
                 kept += 1
-            through_weights(d_read[n, p], v[n], entries[n, p, :kept], weights[n, p], d_v[n], d_scores)
+            through_weights(d_read[n, p], v[n], entries[n, p, :kept], weights[n, p], d_v[n], d_scores, sharpness)
             scale = inverse_length(q[n, p])
             for c in range(kept):
                 entry = entries[n, p, c]
@@ -293,7 +305,9 @@ def backward(
 
 
 @kernel
-def through_weights(d_read: Array, v: Array, entries: Array, weights: Array, d_v: Array, d_scores: Array) -> None:
+def through_weights(
+    d_read: Array, v: Array, entries: Array, weights: Array, d_v: Array, d_scores: Array, sharpness: float
+) -> None:
     """Write gradients of the scores of one query's `entries` [c], and add those of the values they hold."""
     mean = 0.0
     for c in range(len(entries)):
@@ -303,7 +317,7 @@ def through_weights(d_read: Array, v: Array, entries: Array, weights: Array, d_v
         for j in range(len(d_read)):
             d_v[entry, j] += weight * d_read[j]
     for c in range(len(entries)):
-        d_scores[c] = SHARPNESS * weights[c] * (d_scores[c] - mean)
+        d_scores[c] = sharpness * weights[c] * (d_scores[c] - mean)
 
 
 @kernel

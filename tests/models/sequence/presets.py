@@ -32,6 +32,15 @@ PRESETS: dict[str, dict[str, Any]] = {
     "assoc-writegated-all-logits": {**_WRITE, "memory_layers": "all"},
 }
 
+BACKBONES = {
+    "triple_retrieval": {"name": "triple_hybrid", "state": 8},
+    "transformer_retrieval": {"name": "transformer", "window": 32},
+    "s4d_retrieval": {"name": "s4d_model"},
+    "mamba_retrieval": {"name": "mamba_model"},
+    "gated_delta_retrieval": {"name": "gated_delta_model"},
+}
+"""What models with a retrieval memory are without it."""
+
 
 def config(name: str, **fields: Any) -> SequenceConfig:
     made = MECHANISMS.config_class(name)(name=name, **fields)

@@ -11,7 +11,7 @@ from models.sequence.config import SequenceConfig
 from models.sequence.flops import forward_flops
 from models.sequence.memory import dead_parameters
 from models.sequence.model import parameters_per_lane
-from tests.models.sequence.presets import PRESETS, build, config
+from tests.models.sequence.presets import BACKBONES, PRESETS, build, config
 
 LANGUAGE, RECALL, THROUGHPUT = (259, 128), (64, 128), (259, 512)
 SETTINGS = (LANGUAGE, RECALL, THROUGHPUT)
@@ -118,3 +118,31 @@ def test_forward_arithmetic_of_other_models_differs_by_what_they_add_or_leave_ou
 def test_models_that_nobody_counted_are_refused_by_name() -> None:
     with pytest.raises(TypeError, match="`unknown`"):
         forward_flops(SequenceConfig(name="unknown"), 259, 128)
+
+
+@pytest.mark.parametrize("name", BACKBONES)
+def test_a_retrieval_memory_has_the_parameters_that_its_model_says(name: str) -> None:
+    d, a = 64, 48
+    projections, gate, norm = 2 * d * a + d * d, d + 1, 2 * d
+    backbone = parameters_per_lane(build(config(**BACKBONES[name]), *RECALL))
+    for fields, own in (
+        ({"memory": "append", "memory_width": a}, projections + gate + norm),
+        ({"memory": "novelty", "memory_width": a, "write_gate": True}, projections + gate + norm + 2 * d + 1),
+        ({"memory": "surprise", "memory_width": a, "read_gate": False}, projections + norm),
+        ({"memory": "learned", "memory_width": a, "fusion": "sum"}, projections + gate + 2),
+        ({"memory": "append", "memory_width": a, "keys": "shared"}, projections - d * a + gate + norm),
+        ({"memory": "novelty", "keys": "bare"}, d * d + gate + norm),
+        ({"memory": "pointer"}, gate + norm + d + 1),
+        ({"memory": "pointer", "pointer_logits": False, "write_gate": True}, gate + norm + 2 * d + 1),
+    ):
+        assert parameters_per_lane(build(config(name, **fields), *RECALL)) == backbone + own, fields
+
+
+def test_the_gated_hybrid_without_what_nothing_uses_is_the_published_one_less_its_dead_parameters() -> None:
+    assert parameters_per_lane(build(config("triple_retrieval", memory="append"), *RECALL)) == 177_753
+
+
+@pytest.mark.parametrize("fields", [{"name": "transformer_retrieval"}, {"name": "transformer", "window": 8}], ids=_says)
+def test_arithmetic_that_no_paper_counts_is_not_told(fields: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match="not counted"):
+        forward_flops(config(**fields), 259, 128)

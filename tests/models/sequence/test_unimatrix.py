@@ -91,7 +91,7 @@ def slot_reads(w: Weights, c: Any, ids: list[int]) -> tuple[list[Array], list[li
                 weights = list(softmax(np.array([8 * score for score, _ in found])))
                 read = sum(p * slot["strength"] * slot["value"] for p, (_, slot) in zip(weights, found, strict=True))
             pointers.append([(p, slot["token"]) for p, (_, slot) in zip(weights, found, strict=True)])
-            strength = sigmoid(linear(np.concatenate([key, value]), w, "write_gate"))[0] if c.write_gate else 1.0
+            strength = sigmoid(linear(np.concatenate([key, value]), w, "slots.write_gate"))[0] if c.write_gate else 1.0
             slots.write(key, value, token, strength, t)
         else:
             pointers.append([])
@@ -168,7 +168,7 @@ def plain(c: Any, w: Weights, ids: list[int]) -> Array:
     if pointers is not None and c.pointer_logits:
         for t, (u, pointed) in enumerate(zip(us, pointers, strict=True)):
             for p, token in pointed:
-                logits[t, token] += p * sigmoid(linear(u, w, "pointer_gate"))[0]
+                logits[t, token] += p * sigmoid(linear(u, w, "slots.pointer_gate"))[0]
     return logits
 
 
