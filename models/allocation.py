@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from models.item_hits import UNCOUNTED, holder
 from models.kernel import kernel
 from models.mechanism import NEAR_ONE, Slots
 from models.stream import Floats, Ints
@@ -53,11 +54,22 @@ class Records(NamedTuple):
     score  [C, cap]           usage: log(u decay^-t), time of last use or number of uses, by policy
     last   [C, cap]           token that used the slot last
     tally  [C, cap, classes]  how often each value was seen (MAJORITY; otherwise no classes wide)
+    items  [n]                item of each token at hand, where hits by item are counted; else empty
+    hits   [C]                tokens so far whose item was held when they came
     """
 
     score: Floats
     last: Ints
     tally: Ints
+    items: Ints = UNCOUNTED
+    hits: Ints = UNCOUNTED
+
+
+@kernel
+def count_hit(c: int, token: int, tokens: Ints, count: int, records: Records) -> None:
+    """Note whether memory `c`, whose `count` slots store `tokens`, holds the item of `token`, which comes next."""
+    if len(records.items) > 0 and holder(records.items[token], tokens, count, records.items) >= 0:
+        records.hits[c] += 1
 
 
 @kernel
@@ -136,10 +148,19 @@ def least_valuable(count: int, policy: int, score: Floats, last: Ints) -> int:
 
 @kernel
 def open_slot(
-    slot: int, token: int, value: int, use: float, tokens: Ints, values: Ints, score: Floats, last: Ints, tally: Ints
+    slot: int,
+    token: int,
+    value: int,
+    use: float,
+    now: int,
+    tokens: Ints,
+    values: Ints,
+    score: Floats,
+    last: Ints,
+    tally: Ints,
 ) -> None:
-    """Let `slot`, the first that is free, hold `token` with `value` and the score `use`."""
-    tokens[slot], values[slot], score[slot], last[slot] = token, value, use, token
+    """Let `slot`, the first that is free, hold `token`, which comes `now`, with `value` and the score `use`."""
+    tokens[slot], values[slot], score[slot], last[slot] = token, value, use, now
     for other in range(tally.shape[1]):
         tally[slot, other] = other == value
 
@@ -157,10 +178,13 @@ def close(slot: int, count: int, tokens: Ints, values: Ints, score: Floats, last
 
 
 @kernel
-def allocate(rows: Floats, first: int, stream_values: Ints, rule: Rule, slots: Slots, records: Records) -> None:
+def allocate(
+    rows: Floats, first: int, now: int, stream_values: Ints, rule: Rule, slots: Slots, records: Records
+) -> None:
     """Feed a block of tokens to C memories whose keys are first occurrences.
 
-    rows [b, n]: the tokens' cosines with every token so far; first: the block's first token; stream_values [L].
+    rows [b, n]: the tokens' cosines with every token at hand; first: which of these is the block's first; now: tokens
+    that came before the block, which are as many where all are at hand; stream_values [n]: values of those at hand.
     Some rows at a time, so that they stay in cache while one memory after the other reads them.
     """
     step = max(1, CACHED_COSINES // rows.shape[1])
@@ -170,21 +194,22 @@ def allocate(rows: Floats, first: int, stream_values: Ints, rule: Rule, slots: S
             score, last, tally = records.score[c], records.last[c], records.tally[c]
             held, peak = 0, slots.peak[c]
             for r in range(top, min(top + step, len(rows))):
-                t = first + r
+                t, time = first + r, now + r
+                count_hit(c, t, tokens, count, records)
                 slot = match(rows[r], tokens, count, rule.tau[c])
                 if slot != NEW:
                     if rule.keep != FIRST:
                         values[slot] = merged(stream_values[t], values[slot], rule.keep, tally[slot])
                     if cap != UNCAPPED:
-                        score[slot] = used(score[slot], rule.policy, t, rule.log_decay[c])
-                        last[slot] = t
+                        score[slot] = used(score[slot], rule.policy, time, rule.log_decay[c])
+                        last[slot] = time
                 elif cap > 0:
                     if count == cap and rule.policy != LEAST_USED:
                         victim = least_valuable(count, rule.policy, score, last)
                         close(victim, count, tokens, values, score, last, tally)
                         count -= 1
-                    use = first_use(rule.policy, t, rule.log_decay[c])
-                    open_slot(count, t, stream_values[t], use, tokens, values, score, last, tally)
+                    use = first_use(rule.policy, time, rule.log_decay[c])
+                    open_slot(count, t, stream_values[t], use, time, tokens, values, score, last, tally)
                     count += 1
                     if count > cap:
                         victim = least_valuable(count, rule.policy, score, last)

@@ -48,6 +48,7 @@ def drop_sum(slot: int, count: int, sums: Floats, lengths: Floats) -> None:
 def allocate_centroid(
     keys: Floats,
     first: int,
+    now: int,
     stream_values: Ints,
     rule: Rule,
     slots: Slots,
@@ -57,6 +58,7 @@ def allocate_centroid(
 ) -> None:
     """Feed a block of unit keys [b, d] to C memories, as `allocate` does under LEAST_USED, with centroid keys.
 
+    first: where the block's values begin in `stream_values`; now: tokens that came before it.
     sums [C, d, cap], lengths [C, cap]: each slot's sum of keys and its length.
     """
     every = np.arange(slots.tokens.shape[1])
@@ -65,23 +67,23 @@ def allocate_centroid(
         tokens, values, count = slots.tokens[c], slots.values[c], slots.counts[c]
         score, last, tally = records.score[c], records.last[c], records.tally[c]
         for r in range(len(keys)):
-            t = first + r
+            t, value = now + r, stream_values[first + r]
             slot, novelty = 0, np.inf
             if count > 0:
                 slot_cosines(keys[r], sums[c], lengths[c], count, cosines)
                 slot = nearest(cosines, every, count)
                 novelty = 0.0 if cosines[slot] > NEAR_ONE else 1.0 - cosines[slot]
             if novelty <= rule.tau[c]:
-                values[slot] = merged(stream_values[t], values[slot], rule.keep, tally[slot])
+                values[slot] = merged(value, values[slot], rule.keep, tally[slot])
                 score[slot] = used(score[slot], rule.policy, t, rule.log_decay[c])
             else:
                 slot = count
-                tokens[slot], values[slot] = t, stream_values[t]
+                tokens[slot], values[slot] = t, value
                 score[slot] = used(-np.inf, rule.policy, t, rule.log_decay[c])
                 for k in range(len(keys[r])):
                     sums[c, k, slot] = 0.0
-                for value in range(tally.shape[1]):
-                    tally[slot, value] = value == stream_values[t]
+                for other in range(tally.shape[1]):
+                    tally[slot, other] = other == value
                 count += 1
             last[slot] = t
             include(keys[r], slot, sums[c], lengths[c])

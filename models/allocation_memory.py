@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from models.allocation import FIRST, MAJORITY, UNCAPPED, Records, Rule, allocate
 from models.config import SlotConfig, round_number
-from models.mechanism import SlotMemory
+from models.item_hits import UNCOUNTED, hits_metric
+from models.mechanism import SlotMemory, Slots
 from models.similarity import Similarities
-from models.stream import Stream
+from models.stream import Floats, Ints, Stream
+
+if TYPE_CHECKING:
+    from models.long.memory import LongMemory
+    from models.long.stream import LongStream
 
 
 class NoveltyConfig(SlotConfig):
@@ -47,6 +52,9 @@ class AllocationMemory(SlotMemory[N]):
     """Slots whose keys are first occurrences. Subclasses say which rule they follow."""
 
     policy: ClassVar[int]
+    reads_long: ClassVar[bool] = True
+    counts_hits: ClassVar[bool] = False
+    """Whether it counts hits by item, which caches of items are judged by."""
 
     def slot_cap(self, config: N) -> int | None:
         """Most slots kept after a token; None for no limit."""
@@ -81,9 +89,35 @@ class AllocationMemory(SlotMemory[N]):
             score=np.zeros(shape),
             last=np.zeros(shape, dtype=np.int64),
             tally=np.zeros((*shape, stream.classes if self.keep() == MAJORITY else 0), dtype=np.int64),
+            items=np.array(stream.items, dtype=np.int64) if self.counts_hits else UNCOUNTED,
+            hits=np.zeros(len(self), dtype=np.int64),
         )
+
+    def extras(self) -> dict[str, Floats]:
+        """Hits by item, where they are counted."""
+        return hits_metric(self.records.hits, self.stream) if self.counts_hits else {}
 
     def write(self, similarities: Similarities, start: int, stop: int) -> None:
         """Read tokens start..stop-1."""
         rows = similarities.rows(start, stop)
-        allocate(rows, start, self.token_values, self.rule, self.slots, self.records)
+        self.allocate(rows, start, start, self.token_values, slice(None), self.slots, self.records)
+
+    def allocate(
+        self, rows: Floats, first: int, now: int, values: Ints, which: slice, slots: Slots, records: Records
+    ) -> None:
+        """Feed a block of tokens to the configs of `which`, whose state is in `slots` and `records`.
+
+        rows [b, n]: the tokens' cosines with every token at hand; first: which of these is the block's first; now:
+        tokens that came before the block; values [n]: of the tokens at hand.
+        """
+        allocate(rows, first, now, values, self.rule_of(which), slots, records)
+
+    def rule_of(self, which: slice) -> Rule:
+        """What the configs of `which` follow."""
+        rule = self.rule
+        return Rule(rule.tau[which], rule.cap[which], rule.log_decay[which], rule.policy, rule.keep)
+
+    def long(self, stream: LongStream, rng: np.random.Generator) -> LongMemory[Any]:
+        from models.long.allocation import LongAllocation
+
+        return LongAllocation(self, stream, rng)

@@ -32,29 +32,28 @@ class DeltaState(FixedState[C]):
 
     def update(self, features: Floats, values: Ints) -> None:
         """Correct the states token by token."""
-        correct(features, values, self.alpha, self.beta, self.states)
+        correct(features, self.targets(values), self.alpha, self.beta, self.states)
 
 
 @kernel
-def correct(keys: Floats, values: Ints, alpha: Floats, beta: Floats, states: Floats) -> None:
-    """Write keys [b, rows] with class `values` [b] into C states [C, rows, classes] by the gated delta rule.
+def correct(keys: Floats, targets: Floats, alpha: Floats, beta: Floats, states: Floats) -> None:
+    """Write keys [b, rows] with `targets` [b, width] into C states [C, rows, width] by the gated delta rule.
 
-    The loops over classes are innermost, where they vectorise.
+    The loops over the width are innermost, where they vectorise.
     """
-    rows, classes = states.shape[1:]
-    error = np.empty(classes)
+    rows, width = states.shape[1:]
+    error = np.empty(width)
     for c in range(len(states)):
         state = states[c]
         for t in range(len(keys)):
             error[:] = 0.0
             for i in range(rows):
-                for k in range(classes):
+                for k in range(width):
                     error[k] -= keys[t, i] * state[i, k]
-            for k in range(classes):
-                error[k] *= alpha[c] * beta[c]
-            error[values[t]] += beta[c]
+            for k in range(width):
+                error[k] = error[k] * (alpha[c] * beta[c]) + beta[c] * targets[t, k]
             for i in range(rows):
-                for k in range(classes):
+                for k in range(width):
                     state[i, k] = alpha[c] * state[i, k] + keys[t, i] * error[k]
 
 

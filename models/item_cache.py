@@ -10,6 +10,7 @@ from pydantic import Field
 from models.allocation_memory import AllocationMemory, NoveltyConfig
 from models.allocation_reference import reference_allocation
 from models.config import MOST
+from models.item_hits import HITS
 from models.mechanism import Trace
 from models.stream import Stream
 
@@ -30,6 +31,8 @@ class ItemCache(AllocationMemory[Item]):
     """
 
     batch_over: ClassVar[tuple[str, ...]] = ("budget", "tau", "similarity")
+    counts_hits: ClassVar[bool] = True
+    own_metrics: ClassVar[tuple[str, ...]] = (HITS,)
 
     def slot_cap(self, config: Item) -> int | None:
         """Most slots kept."""

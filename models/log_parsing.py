@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
-from itertools import chain
-from typing import ClassVar, Protocol, TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 from pydantic import Field
 
 from models.config import MechanismConfig
+from models.log_masks import MASKS, Mask, masker
+from models.log_templates import WILDCARD_WORD, Rules, Templates
 from models.mechanism import ABSTAINED, VALUE_BYTES, Mechanism, Trace, Usage, scored
 from models.reference import arrivals
 from models.similarity import QueryBlock, Similarities
 from models.stream import Floats, Ints, Phase, Stream
-
-WILDCARD = 0
-WILDCARD_WORD = "<*>"
-"""Stands in a template where its lines differ. Words are numbered, and this is number 0."""
 
 
 class LogParserConfig(MechanismConfig):
@@ -30,64 +26,20 @@ class LogParserConfig(MechanismConfig):
         le=1.0,
         description="a line opens a template if it shares less than this fraction of words with all",
     )
+    mask_addresses: bool = Field(
+        False,
+        description="before lines are compared, replace IPv4, IPv6, MAC and hexadecimal (0x) addresses by <address>",
+    )
+    mask_paths: bool = Field(False, description="replace absolute paths of two parts and more by <path>")
+    mask_numbers: bool = Field(False, description="replace numbers that no letter touches by <number>")
+
+    @property
+    def masks(self) -> tuple[Mask, ...]:
+        """What is masked."""
+        return tuple(mask for mask in MASKS if getattr(self, f"mask_{mask}"))
 
 
 P = TypeVar("P", bound=LogParserConfig)
-
-
-class Leaf:
-    """Templates of one length, which a line is compared with all at once."""
-
-    def __init__(self, length: int) -> None:
-        self._words = np.empty((4, length), dtype=np.int64)
-        self.slots: list[int] = []
-
-    @property
-    def words(self) -> Ints:
-        """Words of the templates [templates, length]."""
-        return self._words[: len(self.slots)]
-
-    def add(self, slot: int, line: Ints) -> None:
-        """Hold `line` as the template of `slot`."""
-        if len(self.slots) == len(self._words):
-            self._words = np.concatenate([self._words, np.empty_like(self._words)])
-        self._words[len(self.slots)] = line
-        self.slots.append(slot)
-
-    def nearest(self, line: Ints, wildcards_match: bool, wildcards_settle: bool) -> tuple[int, float]:
-        """Row of the template that shares most words with `line`, and the fraction of words shared (empty lines: 1).
-
-        A wildcard is a shared word if `wildcards_match`. Ties: the template of most wildcards if `wildcards_settle`;
-        then the oldest.
-        """
-        wild = self.words == WILDCARD
-        shared = (self.words == line) & ~wild
-        matches = np.count_nonzero(shared | wild if wildcards_match else shared, axis=1)
-        length = len(line)
-        rank = matches * (length + 1) + np.count_nonzero(wild, axis=1) if wildcards_settle else matches
-        row = int(rank.argmax())
-        return row, float(matches[row]) / length if length else 1.0
-
-    def merge(self, row: int, line: Ints) -> None:
-        """Put wildcards where the template at `row` differs from `line`."""
-        template = self._words[row]
-        template[template != line] = WILDCARD
-
-
-class Index(Protocol):
-    """Says which templates a line is compared with."""
-
-    def find(self, line: Ints) -> Leaf | None:
-        """The leaf whose templates `line` is compared with; None if there is none yet."""
-
-    def place(self, line: Ints) -> Leaf:
-        """The leaf, made if need be, that a template which starts as `line` goes to."""
-
-    def leaves(self) -> Iterator[Leaf]:
-        """All leaves."""
-
-    def own_bytes(self, word_bytes: Ints) -> int:
-        """Bytes of the index itself, without its templates; word_bytes: bytes of each word by number."""
 
 
 class LogParser(Mechanism[P]):
@@ -101,6 +53,8 @@ class LogParser(Mechanism[P]):
     pair_f1            F1 of pairs of lines: together in a template against together in an item
     templates          templates at the end
     compression        lines per template
+
+    `lines_per_second`, a time, goes beside them.
     """
 
     compares_tokens: ClassVar[bool] = False
@@ -108,12 +62,12 @@ class LogParser(Mechanism[P]):
     own_metrics: ClassVar[tuple[str, ...]] = ("grouping_accuracy", "pair_f1", "templates", "compression")
 
     @abstractmethod
-    def index(self, config: P, numeric: list[bool]) -> Index:
-        """An empty index; numeric: by number, whether a word has a digit in it."""
+    def rules(self, config: P) -> Rules:
+        """When a line belongs to a template."""
 
-    @abstractmethod
-    def matching(self, config: P) -> tuple[bool, bool]:
-        """(wildcards_match, wildcards_settle) of `Leaf.nearest`."""
+    def index_bytes(self, templates: Templates, word_bytes: Ints) -> int:
+        """Bytes of what finds templates, without the templates; word_bytes: bytes of each word by number."""
+        return 0
 
     def start(self, stream: Stream, rng: np.random.Generator) -> None:
         """Forget everything. Raises ValueError for a stream without lines."""
@@ -124,11 +78,8 @@ class LogParser(Mechanism[P]):
             )
         size = len(self)
         self.stream = stream
-        self.vocabulary = list(dict.fromkeys([WILDCARD_WORD, *chain.from_iterable(stream.lines)]))
-        numbers = {word: number for number, word in enumerate(self.vocabulary)}
-        self.lines = [np.array([numbers[word] for word in line], dtype=np.int64) for line in stream.lines]
-        numeric = [any(character.isdigit() for character in word) for word in self.vocabulary]
-        self.indices = [self.index(config, numeric) for config in self.configs]
+        self.words = Words(self.config.masks)
+        self.parsers = [Templates(self.rules(config)) for config in self.configs]
         self.groups, self.values = np.zeros((2, size, len(stream)), dtype=np.int64)
         self._counts, held = np.zeros((2, size), dtype=np.int64)
         self._usage = Usage(held, self._counts)
@@ -136,26 +87,20 @@ class LogParser(Mechanism[P]):
 
     def write(self, similarities: Similarities, start: int, stop: int) -> None:
         """Read lines start..stop-1."""
-        for c, config in enumerate(self.configs):
-            for t in range(start, stop):
-                self.groups[c, t] = self._take(c, config, t)
-                self._usage.held[c] += self._counts[c]
+        lines = (self.stream.lines or ())[start:stop]
+        words = np.array([number for line in lines for number in self.words.numbers(line)], dtype=np.int64)
+        ends = np.cumsum([len(line) for line in lines], dtype=np.int64)
+        numeric = np.array(self.words.numeric)[words]
+        for c, parser in enumerate(self.parsers):
+            groups = self.groups[c, start:stop]
+            parser.read(words, ends, numeric, groups)
+            # Templates are numbered as they open.
+            held = np.maximum.accumulate(np.concatenate([self._counts[c : c + 1], groups + 1]))
+            opened = np.flatnonzero(np.diff(held))
+            self.values[c, groups[opened]] = self.stream.values[start + opened]
+            self._usage.held[c] += held[1:].sum()
+            self._counts[c] = len(parser)
         self.read = stop
-
-    def _take(self, c: int, config: P, t: int) -> int:
-        """The template of line `t`, opened or changed as need be."""
-        line, index = self.lines[t], self.indices[c]
-        leaf = index.find(line)
-        if leaf is not None and leaf.slots:
-            row, similarity = leaf.nearest(line, *self.matching(config))
-            if similarity >= config.similarity:
-                leaf.merge(row, line)
-                return leaf.slots[row]
-        slot = int(self._counts[c])
-        index.place(line).add(slot, line)
-        self.values[c, slot] = self.stream.values[t]
-        self._counts[c] += 1
-        return slot
 
     def counts(self) -> Ints:
         """Templates [C]."""
@@ -167,12 +112,8 @@ class LogParser(Mechanism[P]):
 
     def templates(self, c: int) -> list[str]:
         """Text of the templates of config `c`, in order of opening."""
-        found = {
-            slot: " ".join(self.vocabulary[word] for word in words)
-            for leaf in self.indices[c].leaves()
-            for slot, words in zip(leaf.slots, leaf.words, strict=True)
-        }
-        return [found[slot] for slot in range(len(found))]
+        parser = self.parsers[c]
+        return [" ".join(self.words.texts[word] for word in parser.template(slot)) for slot in range(len(parser))]
 
     def answer(self, block: QueryBlock, phase: Phase) -> Floats:
         """1 where the value of the line's template is right, 0 where it is wrong, NaN for an item never seen [C, Q]."""
@@ -185,9 +126,9 @@ class LogParser(Mechanism[P]):
 
     def bytes_per_slot(self, dim: int, key_bytes: int) -> tuple[Floats, Floats]:
         """Mean bytes of a template and its value, and its share of the index [C]."""
-        words = np.array([len(word.encode()) for word in self.vocabulary], dtype=np.int64)
+        words = np.array([len(word.encode()) for word in self.words.texts], dtype=np.int64)
         texts = [sum(len(text.encode()) for text in self.templates(c)) for c in range(len(self))]
-        owned = [index.own_bytes(words) for index in self.indices]
+        owned = [self.index_bytes(parser, words) for parser in self.parsers]
         slots = np.maximum(self._counts, 1)
         return np.array(texts) / slots + VALUE_BYTES, np.array(owned) / slots
 
@@ -203,6 +144,39 @@ class LogParser(Mechanism[P]):
             "templates": templates,
             "compression": self.read / templates,
         }
+
+
+class Words:
+    """Numbers the words of lines, masked, as they come; number 0 is the wildcard's."""
+
+    def __init__(self, masks: tuple[Mask, ...]) -> None:
+        self.texts: list[str] = []
+        self.numeric: list[bool] = []
+        self._mask = masker(masks)
+        self._by_text: dict[str, int] = {}
+        self._by_word = {WILDCARD_WORD: self._number(WILDCARD_WORD)}
+
+    def _number(self, word: str) -> int:
+        text = self._mask(word)
+        if text not in self._by_text:
+            self._by_text[text] = len(self.texts)
+            self.texts.append(text)
+            self.numeric.append(any("0" <= character <= "9" for character in text))
+        return self._by_text[text]
+
+    def numbers(self, line: tuple[str, ...]) -> list[int]:
+        """The number of each word of `line`."""
+        known = self._by_word
+        for word in line:
+            if word not in known:
+                known[word] = self._number(word)
+        return [known[word] for word in line]
+
+
+def masked(lines: tuple[tuple[str, ...], ...], config: LogParserConfig) -> list[tuple[str, ...]]:
+    """`lines` with what `config` masks replaced."""
+    mask = masker(config.masks)
+    return [tuple(mask(word) for word in line) for line in lines]
 
 
 def agreement(groups: Ints, items: Ints) -> tuple[float, float]:

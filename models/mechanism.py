@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -14,6 +14,11 @@ from models.kernel import kernel
 from models.registry import Registry
 from models.similarity import QueryBlock, Similarities
 from models.stream import Floats, Ints, Phase, Stream, unit
+
+if TYPE_CHECKING:
+    from models.attending import AttentionBlock
+    from models.long.memory import LongMemory
+    from models.long.stream import LongStream
 
 C = TypeVar("C", bound=MechanismConfig)
 S = TypeVar("S", bound=SlotConfig)
@@ -30,6 +35,11 @@ NEAR_ONE = 1.0 - TIE
 
 ABSTAINED = -1
 """The answer of a memory that holds nothing."""
+
+
+def value_bytes(width: int, key_bytes: int) -> int:
+    """Bytes of a slot's value: of its vector of `width` numbers, where tokens have such (else 0), else of its class."""
+    return width * key_bytes or VALUE_BYTES
 
 
 @dataclass(frozen=True)
@@ -79,7 +89,9 @@ class Trace:
 
     tokens, values, keys: slots at each phase end, in slot order (keys only where they are not keys of tokens)
     states: state matrix [rows, classes] at each phase end, of memories that have one
-    scores: class scores [Q, classes] of each phase's queries, of networks
+    query_features: what states, or their last columns, one a class, are multiplied with [Q, rows] for each phase's
+        queries, where that is not what `features` says
+    scores: class scores [Q, classes] of each phase's queries, of networks and of memories with a read of their own
     held, peak: as in `Usage`, for the one config
     margin: smallest gap (relative; of cosines absolute) by which any decision was taken; a tie, settled by the stated
         rule, does not count. Fast and reference forms must agree wherever margin > 1e-6.
@@ -89,6 +101,7 @@ class Trace:
     values: list[list[int]] = field(default_factory=list)
     keys: list[Floats] | None = None
     states: list[Floats] = field(default_factory=list)
+    query_features: list[Floats] = field(default_factory=list)
     scores: list[Floats] = field(default_factory=list)
     held: int = 0
     peak: int = 0
@@ -110,8 +123,18 @@ class Trace:
         self.values.append([int(stream.values[token]) for token in self.tokens[-1]])
 
 
+Role = Literal["memory", "state", "bound"]
+"""What part a mechanism plays in a comparison: a rule like others; a state of fixed size, whose rows count as slots and
+hold no item by itself; a bound, which knows what no rule may know."""
+
+
 class AnyMechanism:
     """What everything that stands under `mechanisms:` says of itself."""
+
+    role: ClassVar[Role] = "memory"
+
+    bounds: ClassVar[str] = ""
+    """Of a bound: what it bounds, in a few words that stand beside its name."""
 
     batch_over: ClassVar[tuple[str, ...]] = ()
     """Fields in which configs of one group may differ; all others are equal within a group."""
@@ -121,6 +144,9 @@ class AnyMechanism:
 
     reads_lines: ClassVar[bool] = False
     """True for mechanisms that read the words of log lines, which most streams do not have."""
+
+    reads_long: ClassVar[bool] = False
+    """True for mechanisms that read streams longer than memory, in chunks: see `Mechanism.long`."""
 
     reads_ids: ClassVar[bool] = False
     """True for sequence models, which read token ids; all others read streams of keys and values."""
@@ -192,9 +218,20 @@ class Mechanism(AnyMechanism, ABC, Generic[C]):
         """Whether it will ask for cosines between the tokens of `stream`: `compares_tokens`, or what a config says."""
         return self.compares_tokens
 
+    def attends(self, c: int, block: AttentionBlock, phase: Phase) -> Floats | None:
+        """How much of each token so far config `c` reads for each query of `block`, by a layer's own logits.
+
+        Weights [Q, n] up to a factor for each query. None where what is read is no kept tokens.
+        """
+        return None
+
     def extras(self) -> dict[str, Floats]:
         """Metrics of its own by name [C], asked for after each stream; results show their means over episodes."""
         return {}
+
+    def long(self, stream: LongStream, rng: np.random.Generator) -> LongMemory[Any]:
+        """These configs as they read `stream` in chunks. Raises TypeError where `reads_long` is false."""
+        raise TypeError(f"`{self.config.name}` reads no stream in chunks")
 
     def builds(self, stream: Stream, dtype: str, rng: np.random.Generator) -> dict[str, Callable[[], None]]:
         """Ways to read the whole of `stream` as this memory would alone, to be timed; the first is the one to use.
@@ -232,6 +269,7 @@ class SlotMemory(Mechanism[S]):
     """
 
     metadata_bytes: ClassVar[int] = 0
+    value_width = 0
 
     def start(self, stream: Stream, rng: np.random.Generator) -> None:
         """Forget everything; make room for the largest config."""
@@ -242,6 +280,7 @@ class SlotMemory(Mechanism[S]):
         tokens, values = np.zeros((2, size, width), dtype=np.int64)
         counts, held, peak = np.zeros((3, size), dtype=np.int64)
         self.slots = Slots(tokens, values, counts, held, peak)
+        self.value_width = stream.value_width
         self._usage = Usage(held, peak)
 
     def capacity(self, config: S, length: int) -> int:
@@ -260,9 +299,22 @@ class SlotMemory(Mechanism[S]):
         """What each config holds now."""
         return Contents(self.slots.tokens, self.slots.values, self.slots.counts)
 
-    def bytes_per_slot(self, dim: int, key_bytes: int) -> tuple[int, int]:
+    def bytes_per_slot(self, dim: int, key_bytes: int) -> tuple[int, int | Floats]:
         """Bytes of one slot: (key and value, metadata the policy must keep with it)."""
-        return dim * key_bytes + VALUE_BYTES, self.metadata_bytes
+        return dim * key_bytes + self.value_bytes(key_bytes), self.metadata_bytes
+
+    def value_bytes(self, key_bytes: int) -> int:
+        """Bytes of a slot's value; see `value_bytes`."""
+        return value_bytes(self.value_width, key_bytes)
+
+    def attends(self, c: int, block: AttentionBlock, phase: Phase) -> Floats | None:
+        """Softmax numerators over the tokens that stand in slots; None for who reads in another way, or centroids."""
+        contents = self.contents()
+        if type(self).answer is not SlotMemory.answer or contents.keys is not None:
+            return None
+        kept = np.zeros(len(block.raw_keys), dtype=np.bool_)
+        kept[contents.tokens[c, : contents.counts[c]]] = True
+        return block.over(np.broadcast_to(kept, block.cosines.shape))
 
     def answer(self, block: QueryBlock, phase: Phase) -> Floats:
         """1 where the class read for a query is right, 0 where it is wrong, NaN where the memory is empty [C, Q]."""
@@ -309,16 +361,34 @@ class SlotMemory(Mechanism[S]):
         """Read memories one by one whose slots have keys of their own."""
         for c, count in enumerate(contents.counts):
             own = QueryBlock(block.start, block.queries, keys[c, :count])
-            slots = np.arange(count, dtype=np.int64)[None]
-            self._read(
-                self._weights(own), slots, contents.values[c : c + 1], contents.counts[c : c + 1], predicted[c : c + 1]
-            )
+            predicted[c] = self.predict(own, contents.values[c, :count])
+
+    def predict(self, block: QueryBlock, values: Ints) -> Ints:
+        """Class [Q] read from slots with `values` [m], whose cosines with the queries are those of `block`."""
+        predicted = np.empty((1, len(block)), dtype=np.int64)
+        slots, counts = np.arange(len(values))[None], np.array([len(values)])
+        self._read(self._weights(block), slots, values[None], counts, predicted)
+        row: Ints = predicted[0]
+        return row
 
 
 def scored(predicted: Ints, block: QueryBlock, phase: Phase) -> Floats:
     """Predicted classes [C, Q] against the answers of `block`: 1 right, 0 wrong, NaN abstained."""
     right = phase.answers[block.start : block.start + len(block)]
     return np.where(predicted == ABSTAINED, np.nan, predicted == right)
+
+
+def best_class(scores: Floats) -> Ints:
+    """Class [Q] with the largest of `scores` [Q, classes], the lowest within a tie; ABSTAINED where all are 0.
+
+    Scores are tied where they differ by less than 1e-9 of the largest magnitude. Raises FloatingPointError where one is
+    not finite.
+    """
+    largest = np.abs(scores).max(axis=1)
+    if not np.isfinite(largest).all():
+        raise FloatingPointError("a memory gives scores that are not finite: what it adds up has grown without bound")
+    first = (scores >= (scores.max(axis=1) - TIE * largest)[:, None]).argmax(axis=1)
+    return np.where(largest > 0.0, first, ABSTAINED)
 
 
 @kernel

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterator, Sequence
 
 from models.mechanism import TIE, Trace
@@ -28,6 +29,18 @@ def keep_all(stream: Stream) -> Trace:
         trace.count(t + 1)
         if phase_ends:
             trace.record(range(t + 1), stream)
+    return trace
+
+
+def keep_newest(stream: Stream, budget: int) -> Trace:
+    """What a memory holds that drops the oldest of more than `budget` tokens."""
+    trace = Trace()
+    window: deque[int] = deque(maxlen=budget)
+    for t, phase_ends in arrivals(stream):
+        window.append(t)
+        trace.count(len(window))
+        if phase_ends:
+            trace.record(window, stream)
     return trace
 
 

@@ -17,20 +17,23 @@ Answer = tuple[int | None, float]
 
 
 def answers_by_rule(config: MechanismConfig) -> bool:
-    """Whether a mechanism reads neither slots nor a state of fixed size, but answers by a rule of its own."""
+    """Whether a mechanism neither reads slots nor multiplies a whole state, but answers by a rule of its own."""
     return not issubclass(stream_reader(config.name), FixedState | SlotMemory)
 
 
 def reference_answers(stream: Stream, config: MechanismConfig, trace: Trace, number: int, dtype: str) -> list[Answer]:
     """An answer to each query of phase `number` (from 0), as `trace` left the memory then.
 
-    Raises TypeError where `answers_by_rule` is true.
+    Raises TypeError where `answers_by_rule` is true and the trace has neither scores nor what its states are read with.
     """
+    if trace.scores:
+        return [read_scores(row) for row in trace.scores[number]]
     implementation = stream_reader(config.name)
     queries = unit(stream.phases[number].queries)
+    if trace.query_features:
+        return [read_state(row, trace.states[number][:, -stream.classes :]) for row in trace.query_features[number]]
     if issubclass(implementation, FixedState):
-        features = implementation([config]).features(queries)
-        return [read_state(row, trace.states[number]) for row in features]
+        return [read_state(row, trace.states[number]) for row in implementation([config]).features(queries)]
     if not isinstance(config, SlotConfig):
         raise TypeError(f"`{config.name}` answers by a rule of its own")
     keys = unit_keys(stream, dtype)[trace.tokens[number]] if trace.keys is None else trace.keys[number]
@@ -68,4 +71,13 @@ def read_state(features: Floats, state: Floats) -> Answer:
     scores = features @ state
     scale = float(np.linalg.norm(features)) * longest or 1.0
     behind = (scores.max() - scores) / scale
+    return int(np.flatnonzero(behind <= TIE)[0]), float(behind[behind > TIE].min(initial=math.inf))
+
+
+def read_scores(scores: Floats) -> Answer:
+    """Class with the largest of a query's `scores` [classes]."""
+    largest = float(np.abs(scores).max())
+    if largest == 0.0:
+        return None, math.inf
+    behind = (scores.max() - scores) / largest
     return int(np.flatnonzero(behind <= TIE)[0]), float(behind[behind > TIE].min(initial=math.inf))

@@ -53,8 +53,7 @@ class Registry(Generic[T]):
         return sorted(self._entries)
 
     def __contains__(self, name: object) -> bool:
-        self._scan()
-        return name in self._entries
+        return isinstance(name, str) and self._find(name) is not None
 
     def __iter__(self) -> Iterator[tuple[str, type[Config], type[T]]]:
         for name in self.names():
@@ -62,13 +61,27 @@ class Registry(Generic[T]):
 
     def config_class(self, name: str) -> type[Config]:
         """The config class of `name`; KeyError if unknown."""
-        self._scan()
-        return self._entries[name][0]
+        return self._get(name)[0]
 
     def implementation(self, name: str) -> type[T]:
         """The implementation of `name`; KeyError if unknown."""
-        self._scan()
-        return self._entries[name][1]
+        return self._get(name)[1]
+
+    def _get(self, name: str) -> tuple[type[Config], type[T]]:
+        entry = self._find(name)
+        if entry is None:
+            raise KeyError(name)
+        return entry
+
+    def _find(self, name: str) -> tuple[type[Config], type[T]] | None:
+        """Our implementations live in modules of their names: one of them is had without loading all the others."""
+        if name not in self._entries and not self._scanned:
+            package = importlib.import_module(self._package)
+            if any(module.name == name for module in pkgutil.iter_modules(package.__path__)):
+                importlib.import_module(f"{self._package}.{name}")
+            if name not in self._entries:
+                self._scan()
+        return self._entries.get(name)
 
     def _scan(self) -> None:
         if self._scanned:

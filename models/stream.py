@@ -37,6 +37,18 @@ class Phase:
 
 
 @dataclass(frozen=True)
+class Attention:
+    """The attention behind a stream's keys and queries, as a model has it: what cosines leave out.
+
+    values   [L, dv]  value vector of each token; None where only classes are known
+    scale             factor on products of queries and keys, 1/sqrt(d) as a rule
+    """
+
+    values: Floats | None
+    scale: float
+
+
+@dataclass(frozen=True)
 class Stream:
     """Tokens in order of arrival, and the phases at whose ends a memory is asked.
 
@@ -45,6 +57,7 @@ class Stream:
     items    [L]     identity of the distinct thing behind each token; mechanisms never see it, bounds and tests do
     chance           probability that a guess without memory is right
     lines    [L]     words of each token's log line; None where the stream is not a log
+    attention        what its keys and queries are of; None where they are of no attention layer
     """
 
     keys: Floats
@@ -54,6 +67,7 @@ class Stream:
     classes: int
     chance: float
     lines: tuple[tuple[str, ...], ...] | None = None
+    attention: Attention | None = None
 
     def __post_init__(self) -> None:
         length = len(self.keys)
@@ -87,6 +101,11 @@ class Stream:
     def dim(self) -> int:
         """Width d of a key."""
         return int(self.keys.shape[1])
+
+    @property
+    def value_width(self) -> int:
+        """Width dv of tokens' value vectors; 0 where values are classes alone."""
+        return 0 if self.attention is None or self.attention.values is None else self.attention.values.shape[1]
 
     @cached_property
     def distinct(self) -> int:

@@ -30,6 +30,19 @@ class TokenMemory(SlotMemory[C]):
         counts += new
         np.maximum(peak, counts, out=peak)
 
+    def slide(self, budget: Ints, start: int, stop: int) -> None:
+        """Take in tokens start..stop-1, and of all keep the newest `budget` [C]."""
+        for tokens, kept in zip(self.slots.tokens, np.minimum(stop, budget).tolist(), strict=True):
+            tokens[:kept] = np.arange(stop - kept, stop)
+        self.count(budget, start, stop)
+
+    def count(self, budget: Ints, start: int, stop: int) -> None:
+        """Note the slots in use while tokens start..stop-1 arrive: min(t, `budget` [C]) after t tokens."""
+        _, _, counts, held, peak = self.slots
+        np.minimum(stop, budget, out=counts)
+        np.maximum(peak, counts, out=peak)
+        held += np.minimum(np.arange(start + 1, stop + 1), budget[:, None]).sum(axis=1)
+
     def keep(self, c: int, slots: Ints) -> None:
         """Drop all slots of config `c` but `slots`, which rise."""
         self.slots.tokens[c, : len(slots)] = self.slots.tokens[c, slots]
@@ -75,10 +88,7 @@ class OnlineMemory(BudgetMemory[B]):
     def write(self, similarities: Similarities, start: int, stop: int) -> None:
         """Read tokens start..stop-1."""
         self.update(similarities, start, stop)
-        _, _, counts, held, peak = self.slots
-        np.minimum(stop, self.budget, out=counts)
-        np.maximum(peak, counts, out=peak)
-        held += np.minimum(np.arange(start + 1, stop + 1), self.budget[:, None]).sum(axis=1)
+        self.count(self.budget, start, stop)
 
 
 @kernel

@@ -120,7 +120,8 @@ def name_curves(cells: Sequence[Cell]) -> list[CurveName]:
         by_categories: dict[tuple[tuple[Any, ...], bool], list[Cell]] = {}
         for cell in same:
             categories = tuple(_category(cell.mechanism.get(key)) for key in splitting)
-            by_categories.setdefault((categories, _leaks(cell)), []).append(cell)
+            leaks = looks_ahead(cell.rows.values(), cell.mechanism)
+            by_categories.setdefault((categories, leaks), []).append(cell)
         for (categories, leaks), curve in by_categories.items():
             label = marked(_label(mechanism, splitting, categories, [found for found, _ in by_categories]), leaks)
             name = CurveName(mechanism, label, tuple(varying([cell.mechanism for cell in curve])))
@@ -133,10 +134,18 @@ def marked(label: str, leaks: bool) -> str:
     return f"{label}{LEAKS}" if leaks else label
 
 
-def _leaks(cell: Cell) -> bool:
-    """By what its trials say of themselves; where they say nothing, by its fields."""
-    told = [row["metrics.leaks_future"] for row in cell.rows.values() if row.get("metrics.leaks_future") is not None]
-    return any(told) if told else leaks_future(cell.mechanism)
+def looks_ahead(rows: Iterable[Row], mechanism: Mapping[str, Any]) -> bool:
+    """Whether outputs of the mechanism with these fields depend on later tokens.
+
+    As its trials, in `rows`, measured; where none did, as the fields say.
+    """
+    told = [row["metrics.leaks_future"] for row in rows if row.get("metrics.leaks_future") is not None]
+    return any(told) if told else leaks_future(mechanism)
+
+
+def row_looks_ahead(row: Row) -> bool:
+    """The same of the mechanism of one trial."""
+    return looks_ahead([row], _fields(row, MECHANISM))
 
 
 def _show_fixed(names: Sequence[CurveName], cells: Sequence[Cell]) -> list[CurveName]:

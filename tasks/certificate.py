@@ -23,6 +23,7 @@ class AblationJudgement:
 
     says       what comes out under that condition, as a sentence; empty where something else was expected
     published  what is compared with; None where it is what the claim says
+    leaks      whether models were measured whose outputs depend on later tokens
     The rest is as in Judgement.
     """
 
@@ -36,6 +37,7 @@ class AblationJudgement:
     test: str
     verdict: Verdict
     reason: str
+    leaks: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ class Judgement:
     test                 the test in words, with its parameters; `verdict` and `reason` its outcome
     sweep                the ready-made spec that measures the claim; None where nothing does
     ablation             what the claim holds or fails by, where the claim has one
+    leaks                whether models were measured whose outputs depend on later tokens
     """
 
     id: str
@@ -65,6 +68,7 @@ class Judgement:
     reason: str
     sweep: str | None
     ablation: AblationJudgement | None = None
+    leaks: bool = False
 
 
 @dataclass(frozen=True)
@@ -113,6 +117,7 @@ def _outcome(found: Judgement | AblationJudgement) -> dict[str, Any]:
         "interval": _alone(
             [None if interval.low is None else [interval.low, interval.high] for interval in found.intervals]
         ),
+        "leaks_future": found.leaks,
         "n": found.n,
         "method": "; ".join(dict.fromkeys(interval.method for interval in found.intervals)) or None,
         "test": found.test,

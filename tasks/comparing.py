@@ -240,8 +240,14 @@ def _measured(rows: Mapping[int, Row], common: Sequence[int], measured: Sequence
 
 def _metrics(rows: Iterable[Row]) -> list[str]:
     """Names of the metrics that say what came out."""
-    names = dict.fromkeys(name.removeprefix("metrics.") for row in rows for name in row if name.startswith("metrics."))
-    return [name for name in names if name not in TIMING_METRICS and not COSTS.search(name)]
+    return compared_metrics(
+        name.removeprefix("metrics.") for row in rows for name in row if name.startswith("metrics.")
+    )
+
+
+def compared_metrics(names: Iterable[str]) -> list[str]:
+    """Those of the metrics `names`, each once, that say what came out rather than what it cost."""
+    return [name for name in dict.fromkeys(names) if name not in TIMING_METRICS and not COSTS.search(name)]
 
 
 def _difference(metric: str, a: Sample, b: Sample, tolerance: float) -> MetricDifference | None:

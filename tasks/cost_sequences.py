@@ -32,8 +32,8 @@ def measure_sequences(run: TrainingRun, lanes: Sequence[Lane]) -> list[Outcome]:
     train_us_per_token    the same of a training step: forward, backward, and the optimiser
     kept_bytes            numbers that a forward pass of training keeps for its backward pass
     waited                share of the measured time in which other work had the processor; it is counted nowhere else
-    and `tokens` (of a sequence), `sequences` (of a batch), `parameters`, `bytes`, `bytes_state`, `forward_flops` (of a
-    sequence with logits at every token, as arXiv 2606.05175 counts them, where it does).
+    and `tokens` (of a sequence), `sequences` (of a batch), `parameters`, `bytes`, `bytes_state`, `leaks_future`,
+    `forward_flops` (of a sequence with logits at every token, as arXiv 2606.05175 counts them, where it does).
     """
     require(run.device)
     with full_precision(), without_denormals():

@@ -36,11 +36,13 @@ class Crossing:
 
     first_below   whether the first is the cheaper one below it
     extrapolated  whether it lies outside the sizes that both were measured at
+    spans_all     whether its interval holds all of these: then nothing tells which is the cheaper at any of them
     """
 
     size: Interval
     first_below: bool
     extrapolated: bool
+    spans_all: bool
 
 
 def crossings(first: Growing, second: Growing) -> list[Crossing]:
@@ -56,13 +58,15 @@ def crossings(first: Growing, second: Growing) -> list[Crossing]:
     at = np.linspace(math.log(low / FARTHEST), math.log(high * FARTHEST), STEPS)
     gaps = _followed(first, at, middle) - _followed(second, at, middle)
     found = [_roots(at, gap) for gap in gaps]
+    roots = [(root, _interval(root, found[1:])) for root in found[0].tolist()]
     return [
         Crossing(
-            size=_interval(root, found[1:]),
+            size=size,
             first_below=bool(np.interp(root - (at[1] - at[0]), at, gaps[0]) < 0),
             extrapolated=not low <= math.exp(root) <= high,
+            spans_all=size.low is not None and size.high is not None and size.low <= low and high <= size.high,
         )
-        for root in found[0].tolist()
+        for root, size in roots
     ]
 
 

@@ -8,6 +8,7 @@ from models.config import MechanismConfig
 from models.devices.device import DEVICE_CLASSES, DeviceClass
 from models.devices.form import objection
 from tasks.kind import KINDS
+from tasks.workload import WORKLOADS, WorkloadConfig
 
 AskedDevice = Literal["cpu", "cuda", "mps", "any"]
 """What a spec asks for and a cell is made for. `any` is a class of its own: a worker of whatever class takes the trial,
@@ -17,17 +18,25 @@ device they were computed, and never by one that asks for `cpu`, `cuda` or `mps`
 assert get_args(AskedDevice) == (*DEVICE_CLASSES, "any")
 
 
-def classes_for(asked: AskedDevice, kind: str, mechanism: MechanismConfig, dtype: str) -> frozenset[DeviceClass]:
+def classes_for(
+    asked: AskedDevice, kind: str, mechanism: MechanismConfig, dtype: str, workload: WorkloadConfig | None = None
+) -> frozenset[DeviceClass]:
     """Device classes that may compute trials of `mechanism`, with keys of `dtype`, in a sweep of `kind` (a name)."""
     wanted = DEVICE_CLASSES if asked == "any" else (asked,)
-    return frozenset(device for device in wanted if hindrance(device, kind, mechanism, dtype) is None)
+    return frozenset(device for device in wanted if hindrance(device, kind, mechanism, dtype, workload) is None)
 
 
-def hindrance(device: DeviceClass, kind: str, mechanism: MechanismConfig, dtype: str) -> str | None:
+def hindrance(
+    device: DeviceClass, kind: str, mechanism: MechanismConfig, dtype: str, workload: WorkloadConfig | None = None
+) -> str | None:
     """Why such trials cannot run on `device`; None where they can. Asks no device, and loads no torch."""
     able = KINDS.implementation(kind).devices()
     if device not in able:
         return f"`kind: {kind}` runs on {', '.join(able)} only"
     if device == "mps" and dtype == "float64":
         return "mps has no float64: give `dtype: float32`, or run on cpu or cuda"
+    if workload is not None and device != "cpu":
+        alone = WORKLOADS.implementation(workload.name).cpu_alone(workload)
+        if alone is not None:
+            return f"`{workload.name}`: {alone}"
     return objection(mechanism, device)

@@ -9,24 +9,34 @@ from __future__ import annotations
 import math
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from models.attending import AttentionBlock
 from models.config import MechanismConfig
-from models.mechanism import MECHANISMS, Mechanism, stream_reader
+from models.fixed_state import FixedSize
+from models.long.stream import LongStream
+from models.mechanism import MECHANISMS, Mechanism, Usage, stream_reader
 from models.similarity import QueryBlock, Similarities
-from models.stream import KEY_BYTES, Floats, Phase, Stream
+from models.stream import KEY_BYTES, Floats, Ints, Phase, Stream
 from models.trained import Fitted, TrainedMechanism
+from tasks.attention import AttentionScores
 from tasks.fitting import Fits, fit_all, fit_key
 from tasks.guard import Guarded, time_limit
 from tasks.seeds import generator
 from tasks.workload import Workload
 
 TIMING_METRICS = frozenset(
-    {"build_us_per_token", "read_us_per_query", "training_seconds", "training_tokens_per_second"}
+    {
+        "build_us_per_token",
+        "read_us_per_query",
+        "lines_per_second",
+        "training_seconds",
+        "training_tokens_per_second",
+    }
 )
 """Metrics that depend on the machine and the moment; every other metric is a function of the trial's key."""
 
@@ -98,12 +108,18 @@ def evaluate(
     group are run again one by one. (A mechanism that never returns is for whoever watches this process.)
     """
     outcomes: list[Outcome | None] = [None] * len(mechanisms)
-    groups = _groups(mechanisms, dtype, timeout)
+    long = workload.may_be_long and workload.is_long(workload.config)
+    groups = _groups(mechanisms, dtype, timeout, long=long)
     for group in groups:
         group.guard(group.train, workload, seed, fits or {})
     for episode in range(episodes):
-        stream = workload.stream(seed, episode)
-        _run_episode(stream, [group for group in groups if group.error is None], seed, episode, dtype)
+        whole = [group for group in groups if group.error is None]
+        if long:
+            from tasks.evaluate_long import run_long_episode
+
+            run_long_episode(workload.long_stream(seed, episode), whole, seed, episode, dtype)
+        else:
+            _run_episode(workload.stream(seed, episode), whole, seed, episode, dtype)
     for group in groups:
         if group.error is None:
             results = [
@@ -120,19 +136,24 @@ def evaluate(
     return [outcome for outcome in outcomes if outcome is not None]
 
 
-def _groups(mechanisms: Sequence[MechanismConfig], dtype: str, timeout: float | None) -> list[_Group]:
+def _groups(mechanisms: Sequence[MechanismConfig], dtype: str, timeout: float | None, *, long: bool) -> list[Group]:
     """Mechanisms grouped so that each group runs in one kernel call."""
+    of_kind = Group
+    if long:
+        from tasks.evaluate_long import LongGroup
+
+        of_kind = LongGroup
     members: dict[tuple[Any, ...], list[int]] = {}
     for index, config in enumerate(mechanisms):
         implementation = MECHANISMS.implementation(config.name)
         members.setdefault((config.name, implementation.group_key(config)), []).append(index)
     return [
-        _Group(stream_reader(name)([mechanisms[i] for i in indices]), indices, KEY_BYTES[dtype], timeout)
+        of_kind(stream_reader(name)([mechanisms[i] for i in indices]), indices, KEY_BYTES[dtype], timeout)
         for (name, _), indices in members.items()
     ]
 
 
-def _run_episode(stream: Stream, groups: Sequence[_Group], seed: int, episode: int, dtype: str) -> None:
+def _run_episode(stream: Stream, groups: Sequence[Group], seed: int, episode: int, dtype: str) -> None:
     similarities = Similarities(stream, dtype)
     compared = any(group.memory.compares(stream) for group in groups)
     for group in groups:
@@ -147,7 +168,7 @@ def _run_episode(stream: Stream, groups: Sequence[_Group], seed: int, episode: i
         if phase is not None:
             for group in groups:
                 group.guard(group.begin_phase, similarities, phase)
-            for block in similarities.query_blocks(phase):
+            for block in _blocks(similarities, phase):
                 for group in groups:
                     group.guard(group.read, block, phase)
             for group in groups:
@@ -156,7 +177,17 @@ def _run_episode(stream: Stream, groups: Sequence[_Group], seed: int, episode: i
         group.guard(group.finish, stream)
 
 
-class _Group(Guarded):
+def _blocks(similarities: Similarities, phase: Phase) -> Iterator[QueryBlock]:
+    """The queries of a phase; those of an attention layer with what its own products say."""
+    attention = similarities.stream.attention
+    for block in similarities.query_blocks(phase):
+        if attention is None:
+            yield block
+        else:
+            yield AttentionBlock(block, attention, similarities.stream.keys[: phase.end], phase.queries)
+
+
+class Group(Guarded):
     """One mechanism object and the sums of its configs' measurements over episodes."""
 
     def __init__(self, memory: Mechanism[Any], members: list[int], key_bytes: int, timeout: float | None) -> None:
@@ -169,6 +200,8 @@ class _Group(Guarded):
         self.fitted = Fitted({}, {})
         self.build_seconds = self.read_seconds = 0.0
         self.tokens = self.queries = 0
+        self.vectors: FixedSize[Any] | None = None
+        self.attention = AttentionScores(len(memory))
 
     def train(self, workload: Workload[Any], seed: int, fits: Fits) -> None:
         """Give a memory that learns what it has learned, or let it learn now."""
@@ -184,6 +217,12 @@ class _Group(Guarded):
         draws = UNUSED if self.memory.seed_free else generator(seed, "mechanism", episode)
         self.compares = self.memory.compares(stream)
         self.memory.start(stream, draws)
+        self.vectors = None
+        if isinstance(self.memory, FixedSize) and self.memory.writes_vectors and stream.value_width:
+            assert stream.attention is not None
+            assert stream.attention.values is not None
+            self.vectors = self.memory.of_vectors(stream.attention.values)
+            self.vectors.start(stream, UNUSED if self.memory.seed_free else generator(seed, "mechanism", episode))
 
     def write(self, similarities: Similarities, start: int, stop: int, shared: float) -> None:
         began = time.perf_counter()
@@ -191,20 +230,39 @@ class _Group(Guarded):
         self.build_seconds += (time.perf_counter() - began) / len(self.memory)
         self.build_seconds += shared if self.compares else 0.0
         self.tokens += stop - start
+        if self.vectors is not None:
+            self.vectors.write(similarities, start, stop)
 
     def begin_phase(self, similarities: Similarities, phase: Phase) -> None:
         began = time.perf_counter()
         self.memory.settle(similarities, phase.end)
         self.build_seconds += (time.perf_counter() - began) / len(self.memory)
         self.right = np.empty((len(self.memory), len(phase.queries)))
+        self.attention = AttentionScores(len(self.memory))
+        if self.vectors is not None:
+            self.vectors.settle(similarities, phase.end)
 
     def read(self, block: QueryBlock, phase: Phase) -> None:
         began = time.perf_counter()
         self.right[:, block.start : block.start + len(block)] = self.memory.answer(block, phase)
         self.read_seconds += (time.perf_counter() - began) / len(self.memory)
         self.queries += len(block)
+        if isinstance(block, AttentionBlock):
+            self.attention.note(self.memory, self.vectors, block, phase)
 
-    def end_phase(self, stream: Stream, phase: Phase) -> None:
+    def counts(self) -> Ints:
+        """Slots in use [C], now."""
+        return self.memory.counts()
+
+    def usage(self) -> Usage:
+        """Slots in use over the stream read so far."""
+        return self.memory.usage()
+
+    def extras(self) -> dict[str, Floats]:
+        """Metrics of its own by name [C], of the stream that was read."""
+        return self.memory.extras()
+
+    def end_phase(self, stream: Stream | LongStream, phase: Phase) -> None:
         share = 1.0 / len(stream.phases)
         abstained = np.isnan(self.right)
         right = np.where(abstained, 0.0, self.right)
@@ -213,20 +271,23 @@ class _Group(Guarded):
         self.sums["recall_all"] += share * right.mean(axis=1)
         self.sums["recall_credited"] += share * (asked + stream.chance * abstained[:, phase.asked].mean(axis=1))
         self.sums["abstained"] += share * abstained.mean(axis=1)
-        self.sums["slots_phase_end"] += share * self.memory.counts()
+        self.sums["slots_phase_end"] += share * self.counts()
+        for name, values in self.attention.means(len(phase.queries)).items():
+            self.sums[name] = self.sums.get(name, 0.0) + share * values
         if len(stream.phases) > 1:
             self._note_phase(stream, phase, asked)
 
-    def _note_phase(self, stream: Stream, phase: Phase, recall: Floats) -> None:
+    def _note_phase(self, stream: Stream | LongStream, phase: Phase, recall: Floats) -> None:
         number = [other.end for other in stream.phases].index(phase.end)
-        values = (recall, self.memory.counts(), stream.distinct_until(phase.end), phase.end, len(phase.answers))
+        values = (recall, self.counts(), stream.distinct_until(phase.end), phase.end, len(phase.answers))
         for name, value in zip(PHASE_SERIES, values, strict=True):
             total = self.phase_sums.setdefault((name, number), np.zeros(len(self.memory)))
             total += np.asarray(value, dtype=np.float64)
 
-    def finish(self, stream: Stream) -> None:
-        slots, usage = self.memory.counts(), self.memory.usage()
-        body, metadata = self.memory.bytes_per_slot(stream.dim, self.key_bytes)
+    def finish(self, stream: Stream | LongStream) -> None:
+        slots, usage = self.counts(), self.usage()
+        held = self.memory if self.vectors is None else self.vectors
+        body, metadata = held.bytes_per_slot(stream.dim, self.key_bytes)
         self.sums["slots"] += slots
         self.sums["slots_peak"] += usage.peak
         self.sums["slots_mean"] += usage.held / stream.phases[-1].end
@@ -236,7 +297,7 @@ class _Group(Guarded):
         self.sums["chance"] += stream.chance
         self.sums["tokens"] += stream.phases[-1].end
         self.sums["items"] += stream.distinct
-        for name, values in self.memory.extras().items():
+        for name, values in self.extras().items():
             self.sums[name] = self.sums.get(name, 0.0) + values
 
     def metrics(self, episodes: int) -> list[dict[str, float]]:
@@ -245,6 +306,8 @@ class _Group(Guarded):
             "build_us_per_token": 1e6 * self.build_seconds / max(1, self.tokens),
             "read_us_per_query": 1e6 * self.read_seconds / max(1, self.queries),
         }
+        if self.memory.reads_lines:
+            timing["lines_per_second"] = self.tokens / self.build_seconds
         return [
             {name: float(total[index] / episodes) for name, total in self.sums.items()} | self.fitted.metrics | timing
             for index in range(len(self.memory))

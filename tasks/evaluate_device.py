@@ -68,11 +68,12 @@ def evaluate_on(
     than `timeout` seconds a trial, fails alone. Times are a batch's seconds over its tokens and trials.
 
     Raises DeviceError where this machine lacks the device, and UnsupportedError, before anything runs, where a
-    mechanism has no form on it.
+    mechanism has no form on it, or where the CPU alone reads the streams.
     """
     require(device)
     precision(device, dtype)
-    reasons = dict.fromkeys(reason for config in mechanisms if (reason := objection(config, device)) is not None)
+    objections = (workload.cpu_alone(workload.config), *(objection(config, device) for config in mechanisms))
+    reasons = dict.fromkeys(reason for reason in objections if reason is not None)
     if reasons:
         raise UnsupportedError("; ".join(reasons))
     outcomes: list[list[Outcome | None]] = [[None] * len(mechanisms) for _ in seeds]

@@ -10,6 +10,7 @@ from functools import partial
 import numpy as np
 
 from models.config import round_number
+from models.roles import bounds_of, role_of
 from models.stream import Floats
 from tasks.bootstrap import CurveSample, paired_bootstrap
 from tasks.cells import Cell, CurveName, Row, group_cells, name_curves, panels
@@ -117,6 +118,8 @@ def _panel(title: str, curves: Sequence[_Measured], until: SeedsUntil | None) ->
                 points=_points(curve, until),
                 hypervolume={axis: hypervolume[axis][index] for axis in SIZE_AXES},
                 area={axis: area[axis][index] for axis in SIZE_AXES},
+                role=role_of(curve.name.mechanism),
+                bounds=bounds_of(curve.name.mechanism),
             )
             for index, curve in enumerate(curves)
         ),

@@ -18,6 +18,8 @@ from tasks.summary import Interval, Line
 
 SHARE = (0.0, 1.0)
 ANY = (-np.inf, np.inf)
+POSITIVE = (0.0, np.inf)
+"""Bounds of a metric: of a share, of any number, of a cost."""
 
 MOST_LINES = 12
 """More lines than these in one chart cannot be told apart."""

@@ -56,10 +56,6 @@ class LaneReader:
         """Bytes that reading token by token keeps after a sequence of full length."""
         import torch
 
-        from models.sequence.model import state_bytes
+        from models.sequence.state_size import bytes_after
 
-        state = self.model.start()
-        with torch.no_grad():
-            for id_ in range(self.length):
-                self.model.next(torch.full((1, 1), id_ % vocabulary, device=self.device), state)
-        return state_bytes(state, 1)
+        return bytes_after(self.model, torch.arange(self.length, device=self.device) % vocabulary)

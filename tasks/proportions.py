@@ -12,8 +12,8 @@ def wilson_interval(count: float, outcomes: int, noun: str = "outcomes") -> Inte
     """The share count / outcomes with its 95% interval by Wilson's score (Wilson 1927; Brown, Cai & DasGupta 2001).
 
     A tie may count half: its share varies less than that of whole outcomes, so the interval then covers more than 95%.
-    n of the interval is `outcomes`, of which `noun` is the plural. Raises ValueError unless 0 ≤ count ≤ outcomes and
-    outcomes ≥ 1.
+    n of the interval is `outcomes`, of which `noun` is the plural, with an s. Raises ValueError unless
+    0 ≤ count ≤ outcomes and outcomes ≥ 1.
     """
     from scipy.special import ndtri
 
@@ -27,4 +27,4 @@ def wilson_interval(count: float, outcomes: int, noun: str = "outcomes") -> Inte
     # At the ends the limit is exactly 0 or 1, which rounding would miss.
     low = 0.0 if count == 0 else centre - half
     high = 1.0 if count == outcomes else centre + half
-    return Interval(share, low, high, outcomes, f"Wilson score over {outcomes} {noun}")
+    return Interval(share, low, high, outcomes, f"Wilson score over {outcomes} {noun if outcomes > 1 else noun[:-1]}")

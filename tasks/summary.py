@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from models.mechanism import Role
+
 SIZE_AXES = ("slots", "bytes")
 
 
@@ -45,6 +47,7 @@ class Point:
 class Curve:
     """One mechanism (with its non-numeric settings) on one workload, points by rising size.
 
+    role, bounds: the part that the mechanism plays in the comparison, and of a bound what it bounds
     hypervolume, area: per size axis, an Interval by paired bootstrap over seeds, or None where too few points finished.
     """
 
@@ -53,6 +56,13 @@ class Curve:
     points: tuple[Point, ...]
     hypervolume: dict[str, Interval | None]
     area: dict[str, Interval | None]
+    role: Role = "memory"
+    bounds: str = ""
+
+    @property
+    def title(self) -> str:
+        """The label, and of a bound what it bounds."""
+        return f"{self.label} ({self.bounds})" if self.bounds else self.label
 
 
 @dataclass(frozen=True)
@@ -129,7 +139,8 @@ class Chart:
 class Section:
     """A part of a report beside the frontiers: a heading, sentences (one a paragraph), a table, charts.
 
-    name: short and fit for a file's name, unique within a summary
+    name     short and fit for a file's name, unique within a summary
+    leading  whether it says what the job was for, and is shown where there is room for little
     """
 
     name: str
@@ -137,6 +148,7 @@ class Section:
     text: tuple[str, ...] = ()
     table: Grid | None = None
     charts: tuple[Chart, ...] = ()
+    leading: bool = False
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from tasks.lane_reader import LaneReader
 from tasks.saved_training import SavedTraining
 from tasks.seeds import generator
 from tasks.sequences import SequenceWorkload, TokenBatch
+from tasks.training_checks import check_steps, looks_ahead
 
 if TYPE_CHECKING:
     from torch import Tensor, dtype
@@ -40,11 +41,15 @@ parameters    numbers that are learned
 bytes         of parameters and state
 bytes_state   of the state after a sequence of full length, read token by token; models that leak future have neither
 training_loss of the last step, in nats
-leaks_future  1 where outputs depend on later tokens, so that losses are no scores of predictions
+leaks_future  1 where outputs depend on later tokens, so that losses are no scores of predictions: as is measured after
+              the training, whatever the model says of itself
 """
 
 POINTS = 100
 """Most points of a training curve."""
+
+ON_THE_WAY = 512
+"""Most sequences that a model is evaluated on before its training ends: enough for a curve, a fourth of the time."""
 
 WIDEST_WARMED = 1024
 """Width up to which a model is small enough to be built once more before it is trained."""
@@ -203,7 +208,8 @@ class LaneTraining:
         """What comes of the lanes: trained to the end, evaluated on the way."""
         for stop in self._stops[len(self.evaluated) :]:
             self.advance(stop, self._save)
-            self.evaluated.append([self._evaluate(place) for place in range(len(self.lanes))])
+            episodes = self.run.episodes if stop == self._stops[-1] else min(self.run.episodes, ON_THE_WAY)
+            self.evaluated.append([self._evaluate(place, episodes) for place in range(len(self.lanes))])
         sizes = self.sizes()
         outcomes = [self._outcome(place, sizes) for place in range(len(self.lanes))]
         self.saved.forget()
@@ -269,9 +275,9 @@ class LaneTraining:
 
     # --- results ---
 
-    def _evaluate(self, place: int) -> dict[str, float]:
-        """Metrics of one lane as it is."""
-        return self.workload.evaluate(self.reader(place), self.lanes[place].seed, self.run.episodes)
+    def _evaluate(self, place: int, episodes: int) -> dict[str, float]:
+        """Metrics of one lane as it is, on the first `episodes` sequences."""
+        return self.workload.evaluate(self.reader(place), self.lanes[place].seed, episodes)
 
     def reader(self, place: int) -> LaneReader:
         """One lane by itself, as it is."""
@@ -283,27 +289,41 @@ class LaneTraining:
 
         if len(self.lanes) == 1:
             return self.model
-        model = self._module(Lanes([(0, 0)], self.run.device))
+        return self._filled(self._module(Lanes([(0, 0)], self.run.device)), place)
+
+    def _doubled(self) -> SequenceModel:
+        """The first lane's model in 64 bits, on the CPU: other devices may know 32 alone."""
+        from models.sequence.lanes import Lanes
+
+        return self._filled(self._module(Lanes([(0, 0)])).double(), 0).eval()
+
+    def _filled(self, model: SequenceModel, place: int) -> SequenceModel:
         for own, shared in zip(model.parameters(), self.model.parameters(), strict=True):
             own.data.copy_(shared.data[place : place + 1])
         return model
 
     def sizes(self) -> dict[str, float]:
-        """Parameters of a lane, and bytes. What depends on later tokens cannot read one by one, and has no state."""
+        """Parameters of a lane, whether it looks ahead, and bytes, as the model of the first lane is now.
+
+        What depends on later tokens cannot read one by one, and has no state. Raises ValueError where a model reads
+        otherwise one by one than whole.
+        """
         from models.sequence.model import parameters_per_lane
 
-        count = parameters_per_lane(self.model)
-        if self.config.leaks_future:
-            return {"parameters": float(count)}
-        state = self.reader(0).state_bytes(self.workload.vocabulary)
+        count, reader, vocabulary = parameters_per_lane(self.model), self.reader(0), self.workload.vocabulary
+        ahead = looks_ahead(reader, self._doubled, vocabulary)
+        told = {"parameters": float(count), "leaks_future": float(ahead)}
+        if ahead or self.config.leaks_future:
+            return told
+        check_steps(reader, self._doubled, vocabulary, self.config.name)
+        state = reader.state_bytes(vocabulary)
         held = count * self.optimiser.flat.element_size() + state
-        return {"parameters": float(count), "bytes": float(held), "bytes_state": float(state)}
+        return {**told, "bytes": float(held), "bytes_state": float(state)}
 
     def _outcome(self, place: int, sizes: dict[str, float]) -> Outcome:
         losses = [float(loss[place]) for loss in self.curve]
         metrics = self.evaluated[-1][place] | {
             **sizes,
-            "leaks_future": float(self.config.leaks_future),
             "training_seconds": self.seconds / len(self.lanes),
         }
         if losses:

@@ -47,24 +47,33 @@ def _best(contest: Contest, table: Table) -> Section:
         elif best:
             lines.append(_line(best[0], table, group.best_label))
         else:
-            lines.append((group.label, *(None for _ in table.columns), None, "no feasible proposal"))
+            lines.append((group.label, *(None for _ in table.columns), None, table.nothing_feasible))
     last: tuple[Value, ...] = ("reference",) if repeated else (None, "reference")
     lines += [(one.label, *table.numbers([one]), *last) for one in contest.references]
     text = [_chosen(contest, table), *_leaking(contest)]
     if repeated:
         text.append("Medians over studies that differ by the sampler's seed alone, with intervals over these studies.")
     return Section(
-        f"best-{contest.number}", f"Best: {contest.title}", (*text, *_bounds(table)), Grid(columns, tuple(lines))
+        f"best-{contest.number}",
+        f"Best: {contest.title}",
+        (*text, *_bounds(table)),
+        Grid(columns, tuple(lines)),
+        leading=True,
     )
 
 
 def _chosen(contest: Contest, table: Table) -> str:
     """What the two kinds of seeds are worth."""
+    if not any(study.best for study in contest.studies):
+        return "None is chosen so far." if table.so_far else "None was chosen: no proposal with results is feasible."
     most = max((len(study.proposals) for study in contest.studies), default=0)
     text = (
         f"Each was chosen among up to {most:,} proposals by its values on the tuning seeds, which are therefore "
         "optimistic."
     )
+    if table.awaited:
+        yet = " yet" if table.so_far else ""
+        return f"{text} Nothing of them was measured on the held-out seeds{yet}: there is no number to quote{yet}."
     if table.held_out:
         return f"{text} The held-out seeds chose nothing: theirs is the number to quote."
     return f"{text} There are no held-out seeds: there is no number to quote."
@@ -177,6 +186,7 @@ def _front(contest: Contest, table: Table) -> Section:
         (text[0], *_leaking(contest), *text[1 : 1 + _bends(table.goal)], *_bounds(table)),
         Grid(columns, tuple(lines)),
         charts,
+        leading=True,
     )
 
 

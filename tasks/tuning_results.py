@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from models.config import canonical_json, round_number
-from tasks.cells import Cell, Row, marked, workload_titles
+from tasks.cells import Cell, Row, looks_ahead, marked, workload_titles
 from tasks.labels import NamedCell, name_cells
-from tasks.search import WORKLOAD, Goal, Proposal, StudyLabel, best_of
+from tasks.search import WORKLOAD, Goal, Proposal, StudyLabel, best_of, split
 from tasks.statistics import Sample
 
 COUNTS = ("slots_phase_end", "slots_mean")
@@ -38,7 +38,9 @@ class Found:
     @property
     def leaks(self) -> bool:
         """Whether a proposal looks at later tokens; the label of a reference says it of itself."""
-        return self.study is not None and self.proposal is not None and self.study.leaks(self.proposal.params)
+        if self.study is None or self.proposal is None:
+            return False
+        return looks_ahead(self.rows, {**self.study.mechanism, **split(self.proposal.params)[1]})
 
 
 @dataclass(frozen=True)
@@ -140,14 +142,8 @@ def _best(label: StudyLabel, proposal: Proposal, cell: Cell | None) -> Found:
     rows = {} if cell is None else cell.rows
     tuning, held_out = (_beside(rows, side) | dict(side) for side in (proposal.metrics, proposal.held_out))
     shown = _seeds(proposal.held_out) or _seeds(proposal.metrics)
-    return Found(
-        marked(label.title, label.leaks(proposal.params)),
-        label,
-        proposal,
-        tuning,
-        held_out,
-        [rows[seed] for seed in shown if seed in rows],
-    )
+    found = Found(label.title, label, proposal, tuning, held_out, [rows[seed] for seed in shown if seed in rows])
+    return replace(found, label=marked(label.title, found.leaks))
 
 
 def _is_beside(label: StudyLabel, reference: NamedCell) -> bool:

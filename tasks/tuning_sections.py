@@ -12,37 +12,38 @@ from tasks.summary import Section, Summary
 from tasks.tuning_best import best_sections
 from tasks.tuning_course import history_section, importances_section, proposals_section, slices_section
 from tasks.tuning_results import Contest, Found, Group, contests
-from tasks.tuning_table import short_name, table_of
+from tasks.tuning_table import Table, short_name, table_of
 
 EDGE = 0.01
 """Share of a range, at either end, in which a value lies at its edge."""
 
 
 def summarise_tuning(
-    rows: Sequence[Row], studies: Sequence[StudyLabel], proposals: Sequence[Proposal], goal: Goal
+    rows: Sequence[Row], studies: Sequence[StudyLabel], proposals: Sequence[Proposal], goal: Goal, held_out: int
 ) -> Summary:
-    """The frontier of the best and the references on held-out seeds, and sections on each workload's studies."""
+    """The frontier of the best and the references on held-out seeds, and sections on each workload's studies.
+
+    held_out: how many held-out seeds there are
+    """
     cells = group_cells(rows)
-    found = contests(cells, studies, proposals, goal)
-    shown = {id(row): row for contest in found for one in contest.found for row in one.rows}
+    found = [(one, table_of(one, goal, rows, held_out)) for one in contests(cells, studies, proposals, goal)]
+    shown = {id(row): row for contest, _ in found for one in contest.found for row in one.rows}
     remarks = [
         *warnings(rows, cells),
-        *(remark for contest in found for remark in _remarks(contest, goal)),
+        *(remark for contest, table in found for remark in _remarks(contest, table)),
     ]
-    sections = tuple(section for contest in found for section in _sections(contest, goal, rows))
+    sections = tuple(section for contest, table in found for section in _sections(contest, table))
     panels = tuple(panel for panel in summarise(list(shown.values())).panels if panel.asks)
     return Summary(panels, tuple(remarks), sections)
 
 
-def _sections(contest: Contest, goal: Goal, rows: Sequence[Row]) -> Iterator[Section]:
-    yield from best_sections(contest, table_of(contest, goal, rows))
-    yield history_section(contest, goal)
-    yield importances_section(contest, goal)
-    yield slices_section(contest, goal)
-    yield proposals_section(contest, goal)
+def _sections(contest: Contest, table: Table) -> Iterator[Section]:
+    yield from best_sections(contest, table)
+    for section in (history_section, importances_section, slices_section, proposals_section):
+        yield section(contest, table.goal)
 
 
-def _remarks(contest: Contest, goal: Goal) -> Iterator[str]:
+def _remarks(contest: Contest, table: Table) -> Iterator[str]:
     """What a reader must know before believing the best."""
     for group in contest.groups:
         made = [one for study in group.studies for one in study.proposals]
@@ -54,11 +55,11 @@ def _remarks(contest: Contest, goal: Goal) -> Iterator[str]:
         without = sum(not study.best for study in group.studies)
         if without:
             of = f" in {without} of {len(group.studies)} studies" if len(group.studies) > 1 else ""
-            yield f"{group.label}: no feasible proposal{of}"
+            yield f"{group.label}: {table.nothing_feasible}{of}"
         leaking = sum(one.leaks for one in group.best)
         if leaking:
             yield f"{group.label}: outputs of {leaking} of {len(group.best)} best depend on later tokens (leaks future)"
-        if len(goal.objectives) == 1:
+        if len(table.goal.objectives) == 1:
             yield from _edges(group)
 
 

@@ -17,6 +17,7 @@ from tasks.statistics import Sample, mean_interval
 from tasks.summary import Interval, Value
 from tasks.tuning_results import BESIDE, Contest, Found
 
+TO_COME = ("pending", "leased")
 TUNING, HELD_OUT = "tuning seeds", "held-out seeds"
 
 
@@ -27,12 +28,21 @@ class Table:
     episodes   independent outcomes behind a share of one seed, where known
     held_out   whether anything was measured on held-out seeds
     beside     metrics beside those that decided
+    awaited    whether there are held-out seeds of which nothing of the best was measured
+    so_far     whether proposals or trials are still to come
     """
 
     goal: Goal
     episodes: int | None
     held_out: bool
     beside: tuple[str, ...]
+    awaited: bool
+    so_far: bool
+
+    @property
+    def nothing_feasible(self) -> str:
+        """What is said of a study whose proposals all break the bounds, or have no result."""
+        return "no feasible proposal so far" if self.so_far else "no feasible proposal"
 
     @property
     def columns(self) -> list[str]:
@@ -106,14 +116,17 @@ def _together(verdicts: Sequence[str | None]) -> str | None:
     return ", ".join(f"{verdict} {count}" for verdict, count in counts.most_common())
 
 
-def table_of(contest: Contest, goal: Goal, rows: Sequence[Row]) -> Table:
-    """The table of a contest: what was measured of anything in it has a column."""
+def table_of(contest: Contest, goal: Goal, rows: Sequence[Row], held_out_seeds: int) -> Table:
+    """The table of a contest: what was measured of anything in it has a column. held_out_seeds: how many there are."""
     least = min((int(row["episodes"]) for row in rows if row.get("episodes")), default=1)
     found = contest.found
     held_out = any(one.held_out for one in found)
     measured = {metric for one in found for metric in (one.held_out if held_out else one.tuning)}
     beside = tuple(metric for metric in BESIDE if metric in measured and metric not in goal.metrics)
-    return Table(goal, least if least > 1 else None, held_out, beside)
+    awaited = held_out_seeds > 0 and not any(one.held_out for study in contest.studies for one in study.best)
+    to_come = any(row.get("state") in TO_COME for row in rows)
+    is_open = any(one.state == "open" for study in contest.studies for one in study.proposals)
+    return Table(goal, least if least > 1 else None, held_out, beside, awaited, to_come or is_open)
 
 
 def parameters_text(params: Mapping[str, Any]) -> str:

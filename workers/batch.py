@@ -21,6 +21,7 @@ from tasks.workload import WORKLOADS, AnyWorkload, Workload, WorkloadConfig
 from workers.energy import EnergyMeter
 from workers.log_capture import capture_lines
 from workers.meter import ResourceMeter
+from workers.system_metrics import LONG_SECONDS, SystemSampler
 
 if TYPE_CHECKING:
     from models.sequence.config import SequenceConfig
@@ -87,9 +88,19 @@ def run_batch(task: BatchTask, stand_in: DeviceClass | None = None) -> BatchRepo
     stand_in: computes in place of the task's device, by the same code, on a machine that lacks it
     """
     device = stand_in or task.device
-    with capture_lines() as tail, EnergyMeter(device) as energy:
+    beside = nullcontext() if KINDS.implementation(task.kind).measures_time else SystemSampler(device)
+    with capture_lines() as tail, EnergyMeter(device) as energy, beside as sampler:
         reports = _run_trials(task, device)
+    if sampler is not None:
+        reports = [_with_system(report, sampler) for report in reports]
     return BatchReport(task.attempt, tuple(_share(reports, energy)), tail.lines)
+
+
+def _with_system(report: TrialReport, sampler: SystemSampler) -> TrialReport:
+    """The report with what the machine was doing meanwhile, if the trial took long."""
+    if report.wall_seconds < LONG_SECONDS or not (system := sampler.series(report.started, report.finished)):
+        return report
+    return replace(report, outcome=replace(report.outcome, series=report.outcome.series | system))
 
 
 def _share(reports: list[TrialReport], energy: EnergyMeter) -> list[TrialReport]:

@@ -19,6 +19,9 @@ from models.devices.device import DeviceClass
 from workers.threads import usable_cpus
 
 CUDA_MEMORY = "cuda_memory"
+CPU_NODE = "cpu_node"
+"""The resource of machines that clouds start for work on CPUs: a request that names it starts none with GPUs."""
+
 ACCELERATOR_TYPE = "accelerator_type:"
 """The resource in which Ray names a node's model of GPU."""
 

@@ -29,6 +29,9 @@ MACHINE_FIELDS = ("cpu_model", "cores", "cpus", "threads", "ram_bytes", "os", "g
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 
+GIT_VARIABLE = "SLOTSWEEP_GIT"
+"""Where whoever starts a worker from an archive says of which commit that is: `COMMIT clean` or `COMMIT dirty`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
@@ -135,8 +138,8 @@ def _machine_facts() -> Mapping[str, Value | UnknownFactError]:
         **_graphics(_macos_gpu if on_macos else _nvidia_gpu),
         "python": platform.python_version(),
         **{name: ask(functools.partial(_version, name)) for name in ("numpy", "numba", "torch", "ray")},
-        "git_commit": ask(lambda: _git("rev-parse", "HEAD")),
-        "git_dirty": ask(lambda: bool(_git("status", "--porcelain", "--untracked-files=no"))),
+        "git_commit": ask(_commit),
+        "git_dirty": ask(_is_dirty),
     }
 
 
@@ -154,6 +157,16 @@ def _version(distribution: str) -> str:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError as error:
         raise UnknownFactError(f"{distribution} is not installed") from error
+
+
+def _commit() -> str:
+    told = os.environ.get(GIT_VARIABLE)
+    return told.split()[0] if told else _git("rev-parse", "HEAD")
+
+
+def _is_dirty() -> bool:
+    told = os.environ.get(GIT_VARIABLE)
+    return told.endswith("dirty") if told else bool(_git("status", "--porcelain", "--untracked-files=no"))
 
 
 def _git(*arguments: str) -> str:

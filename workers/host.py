@@ -10,6 +10,7 @@ from typing import Any
 from models.devices.device import DeviceClass, take_share
 from models.plugins import load_plugin
 from workers.agreement import probe
+from workers.allocator import keep_freed_memory
 from workers.batch import BatchReport, BatchTask, load_mechanism, run_batch
 from workers.hardware import hardware_id, read_hardware, this_machine
 from workers.threads import pin_threads
@@ -64,6 +65,7 @@ class WorkerHost:
         if share < 1.0 and (stand_in or device) == "cuda":
             take_share(share)
         pin_threads(1)
+        keep_freed_memory()
         for plugin in preparation.plugins:
             load_plugin(plugin)
         load_data(preparation.workloads)

@@ -10,15 +10,14 @@ import json
 import os
 import platform
 import signal
-import socket
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 from workers.devices import Offer, this_machine_offers
 from workers.gcs import Cluster, ClusterError, Versions, check_token_file
@@ -29,6 +28,9 @@ NECESSARY = ("python", "ray", "slotsweep")
 
 NUMERIC = ("numpy", "numba", "torch")
 """What may differ, with results that may differ in their last digits."""
+
+MEMBER = "slotsweep.member"
+"""Label of a node that says by which start of this command it came."""
 
 LOOK_SECONDS = 0.5
 JOIN_SECONDS = 60.0
@@ -94,17 +96,20 @@ def join(head: str, cpus: int | None, token_file: Path | None, tell: Callable[[s
     offer = this_machine_offers(cpus)
     if offer.unusable is not None:
         tell(f"warning: the GPU of this machine is not offered: {offer.unusable}")
-    before = {node["NodeID"] for node in cluster.nodes()}
-    process = subprocess.Popen(start_command(cluster, offer), env=ray_environment(), stdout=subprocess.DEVNULL)
+    member = uuid.uuid4().hex
+    process = subprocess.Popen(start_command(cluster, offer, member), env=ray_environment(), stdout=subprocess.DEVNULL)
     try:
-        return _Member(cluster, process, before, tell).stay(offer)
+        return _Member(cluster, process, member, tell).stay(offer)
     finally:
         _end(process)
         cluster.close()
 
 
-def start_command(cluster: Cluster, offer: Offer) -> list[str]:
-    """The command that makes this machine a node. Apple's GPUs are no `GPU`, which Ray would take for NVIDIA's."""
+def start_command(cluster: Cluster, offer: Offer, member: str) -> list[str]:
+    """The command that makes this machine a node, known by `member`: several may be one host's.
+
+    Apple's GPUs are no `GPU`, which Ray would take for NVIDIA's.
+    """
     return [
         *(sys.executable, "-P", "-m", "ray.scripts.scripts", "start", "--block"),
         f"--address={cluster.address}",
@@ -112,6 +117,7 @@ def start_command(cluster: Cluster, offer: Offer) -> list[str]:
         f"--num-cpus={offer.cpus}",
         f"--num-gpus={offer.cuda}",
         f"--resources={json.dumps(offer.resources())}",
+        f"--labels={MEMBER}={member}",
     ]
 
 
@@ -125,11 +131,11 @@ class _Member:
     """This machine while it is a node."""
 
     def __init__(
-        self, cluster: Cluster, process: subprocess.Popen[bytes], before: set[str], tell: Callable[[str], None]
+        self, cluster: Cluster, process: subprocess.Popen[bytes], member: str, tell: Callable[[str], None]
     ) -> None:
         self._cluster = cluster
         self._process = process
-        self._before = before
+        self._member = member
         self._tell = tell
         self._told_to_go = False
 
@@ -164,15 +170,10 @@ class _Member:
         deadline = time.monotonic() + JOIN_SECONDS
         while self._process.poll() is None and time.monotonic() < deadline and not self._told_to_go:
             for node in self._cluster.nodes():
-                if node["Alive"] and node["NodeID"] not in self._before and self._is_here(node):
+                if node["Alive"] and node["Labels"].get(MEMBER) == self._member:
                     return str(node["NodeID"])
             time.sleep(LOOK_SECONDS)
         return None
-
-    def _is_here(self, node: Mapping[str, Any]) -> bool:
-        """Whether a node is this machine's. Of a loopback address Ray makes another."""
-        address = self._cluster.own_ip in (node["NodeManagerAddress"], "127.0.0.1", "::1")
-        return address and node["NodeManagerHostname"] == socket.gethostname()
 
     def _is_there(self, node: str) -> bool:
         return any(one["NodeID"] == node and one["Alive"] for one in self._cluster.nodes())

@@ -25,13 +25,12 @@ def thread_environment(threads: int) -> dict[str, str]:
 def pin_threads(threads: int) -> None:
     """Hold this process and its future children to `threads` threads, in libraries loaded already too.
 
-    Raises ValueError below 1. numba cannot go above the number of threads it was loaded with.
+    Raises ValueError below 1. numba, once loaded, keeps the size of its pool: it cannot go above it, and children are
+    told of it.
     """
     os.environ.update(thread_environment(threads))
     if "numba" in sys.modules:
-        import numba
-
-        numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+        _pin_numba(threads)
     if "torch" in sys.modules:
         import torch
 
@@ -41,6 +40,15 @@ def pin_threads(threads: int) -> None:
 
         # Last: numba's own setting may load OpenMP with the machine's number of threads.
         threadpoolctl.threadpool_limits(threads)
+
+
+def _pin_numba(threads: int) -> None:
+    import numba
+
+    # numba reads the environment again at every compilation, and refuses to compile where it contradicts the pool.
+    pool = numba.config.NUMBA_NUM_THREADS
+    os.environ["NUMBA_NUM_THREADS"] = str(pool)
+    numba.set_num_threads(min(threads, pool))
 
 
 def usable_cpus() -> int:

@@ -27,7 +27,6 @@ from models.config import MOST
 from models.kernel import kernel
 from models.mechanism import TIE, Slots, Trace, mechanism
 from models.reference import arrivals, unit_keys
-from models.similarity import Similarities
 from models.stream import Floats, Ints, Stream
 
 
@@ -73,10 +72,11 @@ class AdaptiveDPCache(AllocationMemory[AdaptiveDPCacheConfig]):
         )
         self.rate = np.zeros(len(self))
 
-    def write(self, similarities: Similarities, start: int, stop: int) -> None:
-        rows = similarities.rows(start, stop)
-        caps = (self.eta, self.beta, self.m0, self.rate)
-        allocate_adaptive(rows, start, self.token_values, self.rule, *caps, self.slots, self.records)
+    def allocate(
+        self, rows: Floats, first: int, now: int, values: Ints, which: slice, slots: Slots, records: Records
+    ) -> None:
+        caps = (self.eta[which], self.beta[which], self.m0[which], self.rate[which])
+        allocate_adaptive(rows, first, now, values, self.rule_of(which), *caps, slots, records)
 
     @classmethod
     def reference(
@@ -111,6 +111,7 @@ def adaptive_cap(m0: float, beta: float, rate: float) -> int:
 def allocate_adaptive(
     rows: Floats,
     first: int,
+    now: int,
     stream_values: Ints,
     rule: Rule,
     eta: Floats,
@@ -120,20 +121,20 @@ def allocate_adaptive(
     slots: Slots,
     records: Records,
 ) -> None:
-    """Feed a block of tokens, with cosines `rows` [b, n], to C memories that each have a novelty `rate` [C]."""
+    """Feed a block of tokens, as `allocate` does, to C memories that each have a novelty `rate` [C]."""
     for c in range(len(slots.counts)):
         tokens, values, count = slots.tokens[c], slots.values[c], slots.counts[c]
         score, last, tally = records.score[c], records.last[c], records.tally[c]
         for r in range(len(rows)):
-            t = first + r
+            t, time = first + r, now + r
             slot = match(rows[r], tokens, count, rule.tau[c])
             if slot == NEW:
-                use = first_use(rule.policy, t, rule.log_decay[c])
-                open_slot(count, t, stream_values[t], use, tokens, values, score, last, tally)
+                use = first_use(rule.policy, time, rule.log_decay[c])
+                open_slot(count, t, stream_values[t], use, time, tokens, values, score, last, tally)
                 count += 1
             else:
-                score[slot] = used(score[slot], rule.policy, t, rule.log_decay[c])
-                last[slot] = t
+                score[slot] = used(score[slot], rule.policy, time, rule.log_decay[c])
+                last[slot] = time
             rate[c] = (1.0 - eta[c]) * rate[c] + eta[c] * (slot == NEW)
             while count > adaptive_cap(m0[c], beta[c], rate[c]):
                 close(least_valuable(count, rule.policy, score, last), count, tokens, values, score, last, tally)

@@ -1,4 +1,4 @@
-"""Belady's MIN: the offline item cache that no eviction rule can beat in hits."""
+"""Belady's MIN: the offline cache of items that no memory of as many slots can beat in hits."""
 
 from __future__ import annotations
 
@@ -7,18 +7,16 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from models.allocation import NEW, match
-from models.allocation_reference import reference_match
-from models.item_cache import ItemCacheConfig
+from models.item_hits import HITS, hits_metric, holder
 from models.kernel import kernel
-from models.mechanism import SlotMemory, Slots, Trace, mechanism
-from models.reference import arrivals, unit_keys
+from models.mechanism import Role, SlotMemory, Slots, Trace, mechanism
+from models.reference import arrivals
 from models.similarity import Similarities
 from models.stream import Floats, Ints, Stream
-from models.token_memory import remove
+from models.token_memory import BudgetConfig, remove
 
 
-class BeladyConfig(ItemCacheConfig):
+class BeladyConfig(BudgetConfig):
     """One slot an item, evicted when its item's next token is farthest (MIN: Belady, IBM Syst. J. 5(2), 1966)."""
 
     name: Literal["belady"] = "belady"
@@ -26,14 +24,19 @@ class BeladyConfig(ItemCacheConfig):
 
 @mechanism(BeladyConfig)
 class Belady(SlotMemory[BeladyConfig]):
-    """A bound on hits, not a rule: it knows each token's item and all tokens to come. Queries it does not know.
+    """A bound, not a rule: it knows each token's item and all tokens to come. Queries it does not know.
 
-    Slots open and merge by key, as in the item caches; they are given up by item. The newcomer enters first and
-    competes, so that the bound holds for memories that turn a token away as for those that cannot. Items that never
-    come again are farthest; of these, as on any tie, the oldest slot leaves.
+    No memory that keeps at most `budget` tokens' keys at a time has more `hits`, tokens whose item is held when they
+    come, whatever the noise on keys and whatever it merges or turns away: slots open and merge by item here, and no key
+    is compared with another. The newcomer enters first and competes. Items that never come again are farthest; of
+    these, as on any tie, the oldest slot leaves. Of recall it is no bound: that is `optimal`.
     """
 
-    batch_over: ClassVar[tuple[str, ...]] = ("budget", "tau", "similarity")
+    role: ClassVar[Role] = "bound"
+    bounds: ClassVar[str] = "bound of hits, not recall"
+    batch_over: ClassVar[tuple[str, ...]] = ("budget",)
+    compares_tokens: ClassVar[bool] = False
+    own_metrics: ClassVar[tuple[str, ...]] = (HITS,)
 
     def capacity(self, config: BeladyConfig, length: int) -> int:
         """Budget and newcomer."""
@@ -41,23 +44,30 @@ class Belady(SlotMemory[BeladyConfig]):
 
     def start(self, stream: Stream, rng: np.random.Generator) -> None:
         super().start(stream, rng)
-        self.tau = np.array([config.tau for config in self.configs])
         self.budget = np.array([config.budget for config in self.configs], dtype=np.int64)
         self.items, self.following = next_tokens(stream.items)
         self.upcoming = np.full(len(stream), len(stream), dtype=np.int64)
+        self.hits = np.zeros(len(self), dtype=np.int64)
 
     def write(self, similarities: Similarities, start: int, stop: int) -> None:
-        rows = similarities.rows(start, stop)
+        self.see(start, stop)
+
+    def see(self, start: int, stop: int) -> None:
+        """Read tokens start..stop-1: their keys do not matter."""
         stream = (self.token_values, self.items, self.following)
-        allocate_farthest(rows, start, *stream, self.tau, self.budget, self.upcoming, self.slots)
+        allocate_farthest(start, stop, *stream, self.budget, self.upcoming, self.slots, self.hits)
+
+    def extras(self) -> dict[str, Floats]:
+        """Hits by item."""
+        return hits_metric(self.hits, self.stream)
 
     @classmethod
     def reference(cls, stream: Stream, config: BeladyConfig, rng: np.random.Generator, dtype: str = "float32") -> Trace:
-        keys, items = unit_keys(stream, dtype), stream.items.tolist()
+        items = stream.items.tolist()
         trace = Trace()
         held: list[int] = []
         for t, phase_ends in arrivals(stream):
-            if reference_match(keys[t], keys[held], config.tau, trace) is None:
+            if items[t] not in [items[token] for token in held]:
                 held.append(t)
             if len(held) > config.budget:
                 ahead = items[t + 1 :]
@@ -82,26 +92,27 @@ def next_tokens(items: Ints) -> tuple[Ints, Ints]:
 
 @kernel
 def allocate_farthest(
-    rows: Floats,
     first: int,
+    stop: int,
     stream_values: Ints,
     items: Ints,
     following: Ints,
-    tau: Floats,
     budget: Ints,
     upcoming: Ints,
     slots: Slots,
+    hits: Ints,
 ) -> None:
-    """Feed a block of tokens, with cosines `rows` [b, n], to C memories.
+    """Feed tokens first..stop-1 to C memories, and count the `hits` [C] of each.
 
     following [L]: each token's next token of its item; upcoming [items]: each item's next token, now.
     """
-    for r in range(len(rows)):
-        t = first + r
+    for t in range(first, stop):
         upcoming[items[t]] = following[t]
         for c in range(len(slots.counts)):
             tokens, values, count = slots.tokens[c], slots.values[c], slots.counts[c]
-            if match(rows[r], tokens, count, tau[c]) == NEW:
+            if holder(items[t], tokens, count, items) >= 0:
+                hits[c] += 1
+            else:
                 tokens[count], values[count] = t, stream_values[t]
                 count += 1
             if count > budget[c]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -20,6 +20,10 @@ from models.config import MOST, MechanismConfig
 from models.mechanism import TIE, Contents, Trace, mechanism
 from models.similarity import Similarities
 from models.stream import Floats, Stream, round_keys
+
+if TYPE_CHECKING:
+    from models.long.memory import LongMemory
+    from models.long.stream import LongStream
 
 LONG_STREAM = 4096
 """Tokens from which on the cosines of all pairs of tokens cost more than those of tokens with slots."""
@@ -91,7 +95,7 @@ class DPCache(AllocationMemory[DPCacheConfig]):
             return
         keys = similarities.keys[start:stop]
         state = (self.rule, self.slots, self.records)
-        allocate_centroid(keys, start, self.token_values, *state, self.sums, self.lengths)
+        allocate_centroid(keys, start, start, self.token_values, *state, self.sums, self.lengths)
 
     def settle(self, similarities: Similarities, stop: int) -> None:
         if not self._in_blocks(self.stream):
@@ -102,6 +106,13 @@ class DPCache(AllocationMemory[DPCacheConfig]):
             tokens = (build.assignment, self.settled, stop)
             follow(*tokens, self.token_values, self.rule.keep, c, self.slots, self.records.tally[c])
         self.settled = stop
+
+    def long(self, stream: LongStream, rng: np.random.Generator) -> LongMemory[Any]:
+        from models.long.build import LongBuild, LongCentroids
+
+        if self.config.keys == "centroid":
+            return LongCentroids(self, stream, rng)
+        return super().long(stream, rng) if self.config.cap is not None else LongBuild(self, stream, rng)
 
     def builds(self, stream: Stream, dtype: str, rng: np.random.Generator) -> dict[str, Callable[[], None]]:
         """Alone, first-occurrence keys without a cap are built block by block; `build_naive` goes token by token."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
-from models.log_parsing import WILDCARD_WORD, Index, Leaf, LogParser, LogParserConfig, trace_parse
+from models.log_parsing import LogParser, LogParserConfig, masked, trace_parse
+from models.log_templates import WILDCARD_WORD, Rules
 from models.mechanism import Trace, mechanism
-from models.stream import Ints, Stream
+from models.stream import Stream
 
 
 class DPParserConfig(LogParserConfig):
@@ -28,11 +28,8 @@ class DPParser(LogParser[DPParserConfig]):
 
     batch_over: ClassVar[tuple[str, ...]] = ("similarity", "count_wildcards")
 
-    def index(self, config: DPParserConfig, numeric: list[bool]) -> Index:
-        return LengthIndex()
-
-    def matching(self, config: DPParserConfig) -> tuple[bool, bool]:
-        return config.count_wildcards, False
+    def rules(self, config: DPParserConfig) -> Rules:
+        return Rules(config.similarity, 0, config.count_wildcards, False)
 
     @classmethod
     def reference(
@@ -41,31 +38,11 @@ class DPParser(LogParser[DPParserConfig]):
         return trace_parse(stream, reference_parse(stream.lines or (), config)[1])
 
 
-class LengthIndex:
-    """One leaf for each length of line."""
-
-    def __init__(self) -> None:
-        self._leaves: dict[int, Leaf] = {}
-
-    def find(self, line: Ints) -> Leaf | None:
-        return self._leaves.get(len(line))
-
-    def place(self, line: Ints) -> Leaf:
-        return self._leaves.setdefault(len(line), Leaf(len(line)))
-
-    def leaves(self) -> Iterator[Leaf]:
-        yield from self._leaves.values()
-
-    def own_bytes(self, word_bytes: Ints) -> int:
-        """None: a template's length tells which leaf it is in."""
-        return 0
-
-
 def reference_parse(lines: tuple[tuple[str, ...], ...], config: DPParserConfig) -> tuple[list[list[str]], list[int]]:
     """The same rule as a plain loop: templates in order of opening, and the template of each line."""
     templates: list[list[str]] = []
     groups: list[int] = []
-    for line in lines:
+    for line in masked(lines, config):
         best, most = -1, -1.0
         for slot, template in enumerate(templates):
             if len(template) == len(line):

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import Field
-
 from models.mechanism import mechanism
-from models.sequence.config import Heads, SequenceConfig, StateSize
 from models.sequence.mechanism import SequenceMechanism
+from models.sequence.state_space_config import GatedDeltaBlockConfig
 
 if TYPE_CHECKING:
     from models.sequence.lanes import Lanes
     from models.sequence.model import SequenceModel
 
 
-class GatedDeltaModelConfig(SequenceConfig):
+class GatedDeltaModelConfig(GatedDeltaBlockConfig):
     """Blocks of a gated delta rule with short convolutions and a gated output (Gated DeltaNet, arXiv 2412.06464).
 
     Embeddings, positions among them, feed-forward part and optimiser are those of the Transformer, so that models
@@ -23,11 +21,6 @@ class GatedDeltaModelConfig(SequenceConfig):
     """
 
     name: Literal["gated_delta_model"] = "gated_delta_model"
-    heads: Heads = 4
-    state: StateSize = 16
-    expand: int = Field(
-        2, ge=1, le=16, description="values are this many times as wide as keys, whose width is `state`"
-    )
 
 
 @mechanism(GatedDeltaModelConfig)

@@ -7,14 +7,14 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from models.allocation import LEAST_RECENT, NEW, Records, Rule, close, match, open_slot
+from models.allocation import LEAST_RECENT, NEW, Records, Rule, close, count_hit, match, open_slot
 from models.allocation_memory import AllocationMemory, NoveltyConfig
 from models.allocation_reference import reference_match
 from models.config import MOST
+from models.item_hits import HITS
 from models.kernel import kernel
 from models.mechanism import Slots, Trace, mechanism
 from models.reference import arrivals, unit_keys
-from models.similarity import Similarities
 from models.stream import Floats, Ints, Stream
 
 
@@ -39,14 +39,17 @@ class ItemTTL(AllocationMemory[ItemTTLConfig]):
     batch_over: ClassVar[tuple[str, ...]] = ("window", "tau", "similarity")
     policy: ClassVar[int] = LEAST_RECENT
     metadata_bytes: ClassVar[int] = 4
+    counts_hits: ClassVar[bool] = True
+    own_metrics: ClassVar[tuple[str, ...]] = (HITS,)
 
     def slot_cap(self, config: ItemTTLConfig) -> int:
         """A token uses one slot, so the last `window` tokens use no more than that."""
         return config.window
 
-    def write(self, similarities: Similarities, start: int, stop: int) -> None:
-        rows = similarities.rows(start, stop)
-        allocate_expiring(rows, start, self.token_values, self.rule, self.slots, self.records)
+    def allocate(
+        self, rows: Floats, first: int, now: int, values: Ints, which: slice, slots: Slots, records: Records
+    ) -> None:
+        allocate_expiring(rows, first, now, values, self.rule_of(which), slots, records)
 
     @classmethod
     def reference(
@@ -68,22 +71,23 @@ class ItemTTL(AllocationMemory[ItemTTLConfig]):
 
 @kernel
 def allocate_expiring(
-    rows: Floats, first: int, stream_values: Ints, rule: Rule, slots: Slots, records: Records
+    rows: Floats, first: int, now: int, stream_values: Ints, rule: Rule, slots: Slots, records: Records
 ) -> None:
-    """Feed a block of tokens, with cosines `rows` [b, n], to C memories whose slots live for `rule.cap` [C] tokens."""
+    """Feed a block of tokens, as `allocate` does, to C memories whose slots live for `rule.cap` [C] tokens."""
     for c in range(len(slots.counts)):
         tokens, values, count = slots.tokens[c], slots.values[c], slots.counts[c]
         score, last, tally = records.score[c], records.last[c], records.tally[c]
         for r in range(len(rows)):
-            t = first + r
+            t, time = first + r, now + r
+            count_hit(c, t, tokens, count, records)
             slot = match(rows[r], tokens, count, rule.tau[c])
             if slot == NEW:
-                open_slot(count, t, stream_values[t], float(t), tokens, values, score, last, tally)
+                open_slot(count, t, stream_values[t], float(time), time, tokens, values, score, last, tally)
                 count += 1
             else:
-                last[slot] = t
+                last[slot] = time
             for stale in range(count):
-                if t - last[stale] == rule.cap[c]:  # one at most, as a token uses one slot
+                if time - last[stale] == rule.cap[c]:  # one at most, as a token uses one slot
                     close(stale, count, tokens, values, score, last, tally)
                     count -= 1
                     break

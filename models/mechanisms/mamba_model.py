@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import Field, model_validator
-
 from models.mechanism import mechanism
-from models.sequence.config import Heads, SequenceConfig, StateSize
 from models.sequence.mechanism import SequenceMechanism
+from models.sequence.state_space_config import MambaBlockConfig
 
 if TYPE_CHECKING:
     from models.sequence.lanes import Lanes
     from models.sequence.model import SequenceModel
 
 
-class MambaModelConfig(SequenceConfig):
+class MambaModelConfig(MambaBlockConfig):
     """Blocks of a selective state space in the form of Mamba-2 (arXiv 2405.21060): one scalar decay a head and token.
 
     Mamba's own decays (arXiv 2312.00752) differ by channel and state, which no matrix product evaluates; Mamba-2's are
@@ -24,17 +22,6 @@ class MambaModelConfig(SequenceConfig):
     """
 
     name: Literal["mamba_model"] = "mamba_model"
-    heads: Heads = 4
-    state: StateSize = 64
-    expand: int = Field(2, ge=1, le=16, description="channels are this many times the width")
-
-    @model_validator(mode="after")
-    def _divides(self) -> MambaModelConfig:
-        if self.expand * self.width % self.heads:
-            raise ValueError(
-                f"`expand` times `width`, {self.expand * self.width}, is no multiple of `heads` {self.heads}"
-            )
-        return self
 
 
 @mechanism(MambaModelConfig)

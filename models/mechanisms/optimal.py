@@ -1,4 +1,4 @@
-"""The bound OPT: what no memory of as many slots can beat."""
+"""The bound OPT: what no memory that keeps one item a slot can expect to beat with as many slots."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from models.mechanism import VALUE_BYTES, Mechanism, Trace, Usage, mechanism
+from models.mechanism import VALUE_BYTES, Mechanism, Role, Trace, Usage, mechanism
 from models.similarity import QueryBlock, Similarities
 from models.stream import Floats, Ints, Phase, Stream
 from models.token_memory import BudgetConfig
 
 
 class OptimalConfig(BudgetConfig):
-    """The best recall `budget` slots can reach: one per item that will be asked, a random guess for the others.
+    """The best recall of `budget` slots that keep one item each: items that will be asked, a guess for the others.
 
-    A memory that guesses the commonest class can exceed it where classes are unequal, by what that guess gains.
+    It bounds memories whose slot is a key with its value. It does not bound states of fixed size, whose rows count as
+    slots and each hold a part of many items, nor is it a bound in bytes. A memory that guesses the commonest class can
+    exceed it where classes are unequal, by what that guess gains.
     With K items asked alike it is min(1, B/K) + (1 - min(1, B/K)) chance (bound (a) of offline caching at a phase end).
     """
 
@@ -25,13 +27,15 @@ class OptimalConfig(BudgetConfig):
 
 @mechanism(OptimalConfig)
 class Optimal(Mechanism[OptimalConfig]):
-    """A bound on what slots can give, not a rule: it knows the queries and each token's item, and never abstains.
+    """A bound on what slots of one item can give, not a rule: it knows the queries and each token's item.
 
     Between two phase ends it holds the items seen so far that the next phase asks, at most `budget` of them; if some
-    are asked more often than others, it prefers these. With budget 0 the bound is chance. It is an expectation: a run
-    of a real memory can guess luckier.
+    are asked more often than others, it prefers these. It never abstains: with budget 0 the bound is chance. It is an
+    expectation: a run of a real memory can guess luckier.
     """
 
+    role: ClassVar[Role] = "bound"
+    bounds: ClassVar[str] = "bound, one item a slot"
     batch_over: ClassVar[tuple[str, ...]] = ("budget",)
     compares_tokens: ClassVar[bool] = False
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -12,6 +12,10 @@ from models.reference import arrivals
 from models.similarity import Similarities
 from models.stream import Floats, Ints, Stream
 from models.token_memory import BudgetConfig, OnlineMemory, remove
+
+if TYPE_CHECKING:
+    from models.long.memory import LongMemory
+    from models.long.stream import LongStream
 
 
 class RandomEvictionConfig(BudgetConfig):
@@ -29,13 +33,19 @@ class RandomEviction(OnlineMemory[RandomEvictionConfig]):
 
     seed_free: ClassVar[bool] = False
     compares_tokens: ClassVar[bool] = False
+    reads_long: ClassVar[bool] = True
 
     def start(self, stream: Stream, rng: np.random.Generator) -> None:
         super().start(stream, rng)
         self.draws = rng.random(len(stream))
 
     def update(self, similarities: Similarities, start: int, stop: int) -> None:
-        sample(self.draws, start, stop, self.budget, self.slots.tokens)
+        sample(self.draws[start:stop], start, stop, self.budget, self.slots.tokens)
+
+    def long(self, stream: LongStream, rng: np.random.Generator) -> LongMemory[Any]:
+        from models.long.tokens import LongSample
+
+        return LongSample(self, stream, rng)
 
     @classmethod
     def reference(
@@ -59,13 +69,13 @@ class RandomEviction(OnlineMemory[RandomEvictionConfig]):
 
 @kernel
 def sample(draws: Floats, start: int, stop: int, budget: Ints, tokens: Ints) -> None:
-    """Offer tokens start..stop-1 to C reservoirs `tokens` [C, cap]; `draws` [L] are uniform in [0, 1)."""
+    """Offer tokens start..stop-1 to C reservoirs `tokens` [C, cap]; `draws` [stop - start] are uniform in [0, 1)."""
     for c in range(len(budget)):
         for t in range(start, stop):
             if t < budget[c]:
                 tokens[c, t] = t
                 continue
-            leaving = int(draws[t] * (t + 1))
+            leaving = int(draws[t - start] * (t + 1))
             if leaving < budget[c]:
                 remove(leaving, budget[c], tokens[c])
                 tokens[c, budget[c] - 1] = t

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections import deque
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
 from models.mechanism import Trace, mechanism
-from models.reference import arrivals
+from models.reference import keep_newest
 from models.similarity import Similarities
 from models.stream import Stream
-from models.token_memory import BudgetConfig, OnlineMemory
+from models.token_memory import BudgetConfig, BudgetMemory
+
+if TYPE_CHECKING:
+    from models.long.memory import LongMemory
+    from models.long.stream import LongStream
 
 
 class RecencyConfig(BudgetConfig):
@@ -21,25 +24,25 @@ class RecencyConfig(BudgetConfig):
 
 
 @mechanism(RecencyConfig)
-class Recency(OnlineMemory[RecencyConfig]):
+class Recency(BudgetMemory[RecencyConfig]):
     """Write O(1), read O(B d). Nothing depends on a key, so nothing ties."""
 
     compares_tokens: ClassVar[bool] = False
+    reads_long: ClassVar[bool] = True
 
-    def update(self, similarities: Similarities, start: int, stop: int) -> None:
-        for tokens, budget in zip(self.slots.tokens, self.budget, strict=True):
-            kept = min(stop, budget)
-            tokens[:kept] = np.arange(stop - kept, stop)
+    def capacity(self, config: RecencyConfig, length: int) -> int:
+        return min(config.budget, length)
+
+    def write(self, similarities: Similarities, start: int, stop: int) -> None:
+        self.slide(self.budget, start, stop)
+
+    def long(self, stream: LongStream, rng: np.random.Generator) -> LongMemory[Any]:
+        from models.long.tokens import LongRecency
+
+        return LongRecency(self, stream, rng)
 
     @classmethod
     def reference(
         cls, stream: Stream, config: RecencyConfig, rng: np.random.Generator, dtype: str = "float32"
     ) -> Trace:
-        trace = Trace()
-        window: deque[int] = deque(maxlen=config.budget)
-        for t, phase_ends in arrivals(stream):
-            window.append(t)
-            trace.count(len(window))
-            if phase_ends:
-                trace.record(window, stream)
-        return trace
+        return keep_newest(stream, config.budget)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import Field
-
 from models.mechanism import mechanism
-from models.sequence.config import SequenceConfig
 from models.sequence.mechanism import SequenceMechanism
+from models.sequence.state_space_config import S4DBlockConfig
 
 if TYPE_CHECKING:
     from models.sequence.lanes import Lanes
     from models.sequence.model import SequenceModel
 
 
-class S4DModelConfig(SequenceConfig):
+class S4DModelConfig(S4DBlockConfig):
     """Blocks of diagonal state spaces, one a channel, S4D-Lin with zero-order hold (arXiv 2206.11893).
 
     Embeddings, positions among them, feed-forward part and optimiser are those of the Transformer, so that models
@@ -23,7 +21,6 @@ class S4DModelConfig(SequenceConfig):
     """
 
     name: Literal["s4d_model"] = "s4d_model"
-    state: int = Field(64, ge=2, le=4096, multiple_of=2, description="state size N of a channel, in real numbers")
 
 
 @mechanism(S4DModelConfig)

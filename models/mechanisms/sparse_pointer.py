@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
@@ -31,6 +32,11 @@ class SparsePointerConfig(MatrixConfig):
     pointer_logits: bool = Field(True, description="what is read also adds to the logits of the tokens stored")
     merge_above: float = Field(0.85, ge=-1.0, le=1.0, description="cosine with a slot above which a write joins it")
     empty_below: float = Field(0.05, ge=0.0, lt=1.0, description="strength up to which a slot counts as empty")
+
+    def doubts(self, length: int) -> Iterator[str]:
+        yield from super().doubts(length)
+        if self.top_k > self.slots:
+            yield f"`top_k` {self.top_k:,} of `slots` {self.slots:,}: all slots are read"
 
 
 @mechanism(SparsePointerConfig)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -13,6 +13,10 @@ from models.reference import arrivals
 from models.similarity import Similarities
 from models.stream import Stream
 from models.token_memory import BudgetConfig, OnlineMemory
+
+if TYPE_CHECKING:
+    from models.long.memory import LongMemory
+    from models.long.stream import LongStream
 
 
 class StreamingLLMConfig(BudgetConfig):
@@ -35,6 +39,7 @@ class StreamingLLM(OnlineMemory[StreamingLLMConfig]):
 
     batch_over: ClassVar[tuple[str, ...]] = ("budget", "sinks")
     compares_tokens: ClassVar[bool] = False
+    reads_long: ClassVar[bool] = True
 
     def update(self, similarities: Similarities, start: int, stop: int) -> None:
         for tokens, config in zip(self.slots.tokens, self.configs, strict=True):
@@ -42,6 +47,11 @@ class StreamingLLM(OnlineMemory[StreamingLLMConfig]):
             sinks = min(kept, config.kept_sinks)
             tokens[:sinks] = np.arange(sinks)
             tokens[sinks:kept] = np.arange(stop - (kept - sinks), stop)
+
+    def long(self, stream: LongStream, rng: np.random.Generator) -> LongMemory[Any]:
+        from models.long.tokens import LongSinks
+
+        return LongSinks(self, stream, rng)
 
     @classmethod
     def reference(

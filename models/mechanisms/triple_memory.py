@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from models.mechanism import mechanism
 from models.sequence.config import StateSize
 from models.sequence.mechanism import SequenceMechanism
+from models.sequence.memory_gates_config import MemoryGatesConfig
 from models.sequence.triple_config import HybridConfig
 
 if TYPE_CHECKING:
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from models.sequence.model import SequenceModel
 
 
-class TripleMemoryConfig(HybridConfig):
+class TripleMemoryConfig(MemoryGatesConfig, HybridConfig):
     """A triple-hybrid that also looks up what followed tokens like the present one (arXiv 2606.05175).
 
     The defaults are the paper's gated hybrid. Each of its other models is one setting of the same options.
@@ -39,19 +41,13 @@ class TripleMemoryConfig(HybridConfig):
         description="where a read goes; sum: into the residual stream; concat: with the triple-latent read through one "
         "projection; logits: past all layers, normalised, to the logits",
     )
-    read_gate: bool = Field(True, description="scale what is read by a sigmoid of what was looked up")
-    read_gate_bias: float = Field(0.0, ge=-100.0, le=100.0, description="bias that the read gate starts from")
-    write_gate: bool = Field(
-        False, description="weigh entries by a sigmoid of the two tokens they are made of, in scores and in values"
-    )
     top_k: int = Field(8, ge=1, le=65536, description="entries that a read keeps, those most like the query")
     memory_width: int = Field(64, ge=1, le=8192, description="numbers d_a in a key and in a query")
 
-    @model_validator(mode="after")
-    def _gates_what_it_biases(self) -> TripleMemoryConfig:
-        if self.read_gate_bias and not self.read_gate:
-            raise ValueError("`read_gate_bias` needs `read_gate: true`")
-        return self
+    def doubts(self, length: int) -> Iterator[str]:
+        yield from super().doubts(length)
+        if self.top_k > length:
+            yield f"`top_k` {self.top_k:,}: sequences of {length:,} ids have fewer entries, and all are read"
 
 
 @mechanism(TripleMemoryConfig)

@@ -73,6 +73,20 @@ def take(measure: Measure, rows: Sequence[Row]) -> Measured:
             return _paired(take(first, rows), take(second, rows), _quotient)
 
 
+def rows_of(measure: Measure | Selection, rows: Sequence[Row]) -> list[Row]:
+    """The rows that `take` reads numbers of; of the best at a size all that it is the best of."""
+    match measure:
+        case Curve():
+            values = [Value(metric=measure.metric, **_at(measure, point)) for point in measure.points]
+            return [row for value in values for row in _done(value, rows)]
+        case Selection():
+            return _done(measure, rows)
+        case (
+            Dominance(over=first, under=second) | Difference(difference=(first, second)) | Ratio(ratio=(first, second))
+        ):
+            return [row for side in (first, second) for row in rows_of(side, rows)]
+
+
 def _value(measure: Value, rows: Sequence[Row]) -> Measured:
     if not measure.pooled:
         return _reached(measure, _of_cell(measure, _one_cell(measure, rows)))

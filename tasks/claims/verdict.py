@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tasks.cells import Row
+from tasks.cells import Row, row_looks_ahead
 from tasks.certificate import AblationJudgement, Judgement, Published, Verdict
 from tasks.claims.claim import Ablation, Claim, Statement
 from tasks.claims.decide import decide, describe
-from tasks.claims.measure import LackingError, Sample, take
+from tasks.claims.measure import LackingError, Sample, rows_of, take
 from tasks.proportions import wilson_interval
 from tasks.statistics import mean_interval
 from tasks.summary import Interval
@@ -25,11 +25,13 @@ class Finding:
     intervals  one a point; empty where nothing was measured
     passed     None where the rows cannot decide
     reason     what the test saw, or why it could not decide
+    leaks      whether outputs of what was measured depend on later tokens
     """
 
     intervals: tuple[Interval, ...]
     passed: bool | None
     reason: str
+    leaks: bool = False
 
     @property
     def n(self) -> int:
@@ -65,6 +67,7 @@ def _judge(claim: Claim, rows: Rows) -> Judgement:
         reason=reason if claim.remark is None else f"{reason}. {claim.remark}",
         sweep=claim.sweep,
         ablation=ablation,
+        leaks=finding.leaks,
     )
 
 
@@ -83,6 +86,7 @@ def _judge_ablation(ablation: Ablation, published: Published, rows: Rows) -> Abl
         test=describe(ablation.test),
         verdict=verdict,
         reason=finding.reason,
+        leaks=finding.leaks,
     )
 
 
@@ -111,11 +115,12 @@ def _find(statement: Statement | None, published: Published | None, rows: Rows) 
     except LackingError as lacking:
         return Finding((), None, str(lacking))
     intervals = tuple(_interval(sample, measured.outcomes) for sample in measured.samples)
+    leaks = any(map(row_looks_ahead, rows_of(statement.measure, rows[statement.sweep])))
     try:
         passed, reason = decide(statement.test, published, measured, intervals)
     except LackingError as lacking:
-        return Finding(intervals, None, str(lacking))
-    return Finding(intervals, passed, reason)
+        return Finding(intervals, None, str(lacking), leaks)
+    return Finding(intervals, passed, reason, leaks)
 
 
 def _interval(sample: Sample, outcomes: int | None) -> Interval:

@@ -19,7 +19,7 @@ from tasks.crossing import FARTHEST, Growing, crossings
 from tasks.frontier import warnings
 from tasks.growth_sections import growth_sections
 from tasks.kind import NOTHING_ASKED, Asked, Kind, KindConfig, kind
-from tasks.labels import NamedCell, named_cells
+from tasks.labels import POSITIVE, NamedCell, named_cells
 from tasks.overhead import LEAST_SIZES, fit_offset_power_law
 from tasks.scaling import fit_power_law
 from tasks.statistics import mean_intervals
@@ -59,9 +59,6 @@ CROSSING = ("forward", "train")
 
 FEW = 4
 """Curves up to which all are paired; of more, each is paired with the first."""
-
-POSITIVE = (0.0, float("inf"))
-"""What a cost can be."""
 
 GROWTH = 1.5
 """An overhead cannot be told from a cost that grows by less than this over all sizes."""
@@ -430,6 +427,10 @@ def _crossing_rows(first: CostCurve, second: CostCurve) -> Iterator[tuple[Value,
         found = crossings(*(_growing(curve, common) for curve in (first, second)))
     except ValueError as error:
         yield first.mechanism, second.mechanism, fixed, None, f"undefined: {error}"
+        return
+    if any(one.spans_all for one in found):
+        lies = "not told apart: the interval of the crossing spans all sizes measured"
+        yield first.mechanism, second.mechanism, fixed, None, lies
         return
     for one in found:
         names = (first, second) if one.first_below else (second, first)

@@ -8,9 +8,10 @@ from typing import Literal
 
 import numpy as np
 
+from tasks.attention_sections import attention_sections
 from tasks.cells import Cell, Row, group_cells, name_curves, panels
-from tasks.comparisons import every_pair
 from tasks.dominance import SizedCell, dominance
+from tasks.frontier_pairs import choose_pairs
 from tasks.growth_sections import growth_sections
 from tasks.kind import NOTHING_ASKED, Asked, Kind, KindConfig, kind
 from tasks.labels import named_cells
@@ -65,14 +66,17 @@ device: any                # cpu | cuda | mps | any, or a list: run on each and 
     def summarise(cls, rows: Sequence[Row], asked: Asked = NOTHING_ASKED) -> Summary:
         from tasks.frontier import summarise
 
-        sections = (*_sections(rows, asked.until), *growth_sections(named_cells(rows)))
+        attention, growth = attention_sections(rows), growth_sections(named_cells(rows))
+        sections = (*attention, *_sections(rows, asked.until), *growth)
         return replace(summarise(rows, asked.until), sections=sections)
 
 
 def _sections(rows: Sequence[Row], until: SeedsUntil | None) -> Iterator[Section]:
     """For each workload, which frontiers lie above which, and where each has its knee."""
     cells = group_cells(rows)
-    label_of = {id(cell): name.label for cell, name in zip(cells, name_curves(cells), strict=True)}
+    names = name_curves(cells)
+    label_of = {id(cell): name.label for cell, name in zip(cells, names, strict=True)}
+    mechanisms = {name.label: name.mechanism for name in names}
     for number, (title, members) in enumerate(panels(cells), start=1):
         by_curve: dict[str, list[Cell]] = {}
         for cell in members:
@@ -80,7 +84,9 @@ def _sections(rows: Sequence[Row], until: SeedsUntil | None) -> Iterator[Section
         for axis in SIZE_AXES:
             curves = {label: sized for label, group in by_curve.items() if (sized := _sized(group, axis))}
             if len(curves) > 1:
-                yield _dominance(f"dominance-{axis}-{number}", f"Frontiers compared, {axis}: {title}", curves)
+                yield _dominance(
+                    f"dominance-{axis}-{number}", f"Frontiers compared, {axis}: {title}", curves, mechanisms
+                )
         slots = {label: _sized(group, "slots") for label, group in by_curve.items()}
         if knees := [row for label, sized in slots.items() if (row := _knee(label, sized, until))]:
             text = (
@@ -103,14 +109,18 @@ def _sized(cells: Sequence[Cell], axis: str) -> list[SizedCell]:
     return found
 
 
-def _dominance(name: str, title: str, curves: Mapping[str, Sequence[SizedCell]]) -> Section:
+def _dominance(
+    name: str, title: str, curves: Mapping[str, Sequence[SizedCell]], mechanisms: Mapping[str, str]
+) -> Section:
+    chosen = choose_pairs(curves, mechanisms)
     text = (
         "Best recall of the first mechanism at or under a size, less that of the second, at every size of the stated "
         "range where it may change, paired by seed. The first dominates if it is nowhere below and somewhere above, "
         "by paired t-tests at 5% that Holm's method adjusts for the number of sizes. Intervals hold size by size."
     )
     columns = ("mechanism", "less", "from", "to", "sizes", "least difference", "greatest difference", "verdict")
-    return Section(name, title, (text,), Grid(columns, tuple(_compared(curves, *p) for p in every_pair(list(curves)))))
+    grid = Grid(columns, tuple(_compared(chosen.frontiers, *pair) for pair in chosen.pairs))
+    return Section(name, title, (text, chosen.words) if chosen.words else (text,), grid)
 
 
 def _compared(curves: Mapping[str, Sequence[SizedCell]], over: str, under: str) -> tuple[Value, ...]:

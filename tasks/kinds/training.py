@@ -8,11 +8,12 @@ from typing import Literal
 
 import numpy as np
 
+from models.leaks import leaks_future
 from tasks.cells import LEAKS, Row
 from tasks.comparisons import compare_all, every_pair
 from tasks.difference_table import difference_table, power_sentence, superior
 from tasks.kind import NOTHING_ASKED, Asked, Kind, KindConfig, kind
-from tasks.labels import ANY, SHARE, NamedCell, by_workload, legible
+from tasks.labels import ANY, POSITIVE, SHARE, NamedCell, by_workload, legible, named_cells
 from tasks.proportions import wilson_interval
 from tasks.search import Direction
 from tasks.statistics import deviation
@@ -83,7 +84,18 @@ episodes: 2048             # sequences that a trained model is tested on
             ]
         summary = summarise(rows, asked.until)
         asking = tuple(panel for panel in summary.panels if panel.asks)
-        return replace(summary, panels=asking, sections=tuple(sections))
+        warnings = (*summary.warnings, *_silent(named_cells(rows, asked.until)))
+        return replace(summary, panels=asking, sections=tuple(sections), warnings=warnings)
+
+
+def _silent(cells: Sequence[NamedCell]) -> Iterator[str]:
+    """A sentence on each mechanism that was found to look at later tokens, and does not say so of itself."""
+    found = [cell.cell.mechanism for cell in cells if LEAKS in cell.label and not leaks_future(cell.cell.mechanism)]
+    for name in dict.fromkeys(str(mechanism["name"]) for mechanism in found):
+        yield (
+            f"outputs of {name} depend on later tokens, as was measured, though its config does not say so "
+            "(`leaks_future`): results are marked"
+        )
 
 
 def _scores(number: int, title: str, cells: Sequence[NamedCell], metric: str) -> Section:
@@ -111,8 +123,8 @@ def _scores(number: int, title: str, cells: Sequence[NamedCell], metric: str) ->
             _only(cell, "parameters"),
             _only(cell, "bytes"),
             _trained(cell),
-            cell.mean("training_seconds"),
-            cell.mean("training_tokens_per_second"),
+            cell.mean("training_seconds", POSITIVE),
+            cell.mean("training_tokens_per_second", POSITIVE),
             len(cell.values(metric)),
         )
         for cell in cells
@@ -124,7 +136,8 @@ def _remarks(cells: Sequence[NamedCell], metric: str) -> Iterator[str]:
     yield (
         "Means over seeds with 95% intervals, after the last step of training. Bytes are those of parameters and of "
         "the state after a sequence of full length; steps are those of training, and the sequences read at each. "
-        "Seconds and tokens a second are of training on the machines below."
+        "Seconds and tokens a second are of training on the machines below, of one that was interrupted of all its "
+        "parts: the `wall_seconds` of its trial are of the last part alone."
     )
     if len({_trained(cell) for cell in cells}) > 1:
         yield (
@@ -180,7 +193,9 @@ def _distribution(cell: NamedCell, metric: str, bounds: tuple[float, float], ask
         numbers = [sd, float(values.min()), float(np.median(values)), float(values.max())]
     if asks:
         constant = np.array(list(cell.values("commonest").values())) == 1.0
-        shares = [wilson_interval(int(held.sum()), count) if count else None for held in (values >= SOLVED, constant)]
+        shares = [
+            wilson_interval(int(held.sum()), count, "seeds") if count else None for held in (values >= SOLVED, constant)
+        ]
         numbers += [*shares, cell.mean("constant", SHARE)]
     return cell.label, cell.mean(metric, bounds), *numbers, count
 
@@ -196,7 +211,7 @@ def _differences(number: int, title: str, cells: Sequence[NamedCell], metric: st
     heading, _ = SCORES[metric]
     text = (
         f"{heading[0].upper()}{heading[1:]} of the first model of a row less that of the second, paired by seed; "
-        f"p-values adjusted for the {len(compared)} comparisons. {superior(better)}",
+        f"p-values adjusted for {len(compared)} comparison{'' if len(compared) == 1 else 's'}. {superior(better)}",
         *power_sentence(compared),
     )
     yield Section(f"differences-{number}", f"Differences: {title}", text, difference_table(compared, pairs))

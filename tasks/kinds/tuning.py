@@ -74,6 +74,16 @@ class Levels(_Strict):
     percentile: float = Field(25.0, gt=0, lt=100, description="percentile: the share that is kept, in %")
     reduction: int = Field(3, ge=2, description="successive_halving, hyperband: one in so many goes on")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _has_levels(cls, given: Any) -> Any:
+        if isinstance(given, dict) and not {"field", "levels"} <= given.keys():
+            raise ValueError(
+                "`field` and `levels` say what makes trials longer: "
+                f"{{name: {given.get('name', 'median')}, field: mechanism.steps, levels: [100, 300, 900]}}"
+            )
+        return given
+
     @model_validator(mode="after")
     def _rise(self) -> Levels:
         if any(later <= earlier for earlier, later in zip(self.levels, self.levels[1:], strict=False)):
@@ -193,4 +203,4 @@ episodes: 30               # streams a trial averages over
             return summarise(rows)
         from tasks.tuning_sections import summarise_tuning
 
-        return summarise_tuning(rows, asked.studies, asked.proposals, asked.options.goal)
+        return summarise_tuning(rows, asked.studies, asked.proposals, asked.options.goal, asked.options.held_out)

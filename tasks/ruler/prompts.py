@@ -31,10 +31,12 @@ class RulerTask:
     """One kind of prompt.
 
     new_bytes  how many an answer may have, as published
+    least      bytes of the shortest prompt that can be drawn
     make       a prompt, from draws and the bytes that there is room for
     """
 
     new_bytes: int
+    least: int
     make: Callable[[np.random.Generator, int], Prompt]
 
 
@@ -114,10 +116,10 @@ def frequent_words(draws: np.random.Generator, room: int) -> Prompt:
 
 
 TASKS = {
-    "niah_single": RulerTask(32, niah_single),
-    "variable_tracking": RulerTask(24, variable_tracking),
-    "common_words": RulerTask(48, common_words),
-    "frequent_words": RulerTask(32, frequent_words),
+    "niah_single": RulerTask(32, 442, niah_single),
+    "variable_tracking": RulerTask(24, 492, variable_tracking),
+    "common_words": RulerTask(48, 1052, common_words),
+    "frequent_words": RulerTask(32, 591, frequent_words),
 }
 """By name; bytes of an answer as published."""
 

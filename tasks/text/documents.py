@@ -84,21 +84,35 @@ def _records(path: Path, share: Fraction) -> Iterator[Piece]:
 
 def _record_text(path: Path, number: int, line: str) -> str:
     try:
-        record = json.loads(line)
-    except ValueError as error:
-        raise CorpusError(f"{path}, line {number}: not JSON: {error}") from error
+        record = json.loads(line.rstrip("\r\n"))
+    except json.JSONDecodeError as error:
+        raise CorpusError(f"{path}, line {number}: not JSON at character {error.colno}: {error.msg}") from error
+    except (ValueError, RecursionError) as error:
+        raise CorpusError(f"{path}, line {number}: JSON that cannot be read: {error}") from error
     fields = record if isinstance(record, dict) else {}
     text, turns = fields.get("text"), fields.get("conversations")
     if isinstance(text, str):
-        return text
+        return _checked(path, number, text)
     if isinstance(turns, list) and all(isinstance(turn, dict) for turn in turns):
         contents = [turn.get("content") for turn in turns]
         if all(isinstance(content, str) for content in contents):
-            return "\n".join(contents)
+            return _checked(path, number, "\n".join(contents))
     raise CorpusError(
         f'{path}, line {number}: no "text" that is a string, and no "conversations" with a "content" each; '
         'every line must be like {"text": "..."}'
     )
+
+
+def _checked(path: Path, number: int, text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        lone = ascii(text[error.start])[1:-1]
+        raise CorpusError(
+            f"{path}, line {number}: the text has half a character, `{lone}`, at character {error.start + 1}: write "
+            "both halves, or none"
+        ) from error
+    return text
 
 
 def _prose(path: Path, share: Fraction) -> Iterator[Piece]:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, Field, ValidationInfo
+from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
 from tasks.corpora import CorpusError
 from tasks.text.documents import SUFFIXES, current_sha256, form_of
+from tasks.workload import WorkloadConfig
 
 BYTES = "bytes"
 """In place of the path of a tokenizer."""
@@ -60,6 +61,26 @@ def located(value: Any, folder: Path) -> Any:
     return str((folder / Path(value).expanduser()).absolute())
 
 
+class FilesConfig(WorkloadConfig):
+    """Options that name files, in the fields `files`; the checksum of each stands in the field before it."""
+
+    files: ClassVar[tuple[str, ...]] = ("path",)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _identify(cls, data: Any) -> Any:
+        return identified(data, *cls.files)
+
+    @classmethod
+    def located(cls, field: str, value: Any, folder: Path) -> Any:
+        return located(value, folder) if field in cls.files else value
+
+    @classmethod
+    def pinned(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        pinned: dict[str, Any] = identified(fields, *cls.files)
+        return pinned
+
+
 def checksum_of(field: str) -> str:
     """The field that holds the checksum of a file; it must stand before it in the config."""
     return f"{field}_sha256"
@@ -86,7 +107,7 @@ def _readable_sha256(path: Path) -> str:
         raise ValueError(f"cannot read {path}: {error.strerror}") from error
 
 
-def _known(path: str, info: ValidationInfo) -> str:
+def known(path: str, info: ValidationInfo) -> str:
     """`path`, unless nothing is known of its file: then it is not there."""
     checksum = checksum_of(str(info.field_name))
     if path != BYTES and info.data.get(checksum, "is wrong itself") is None:
@@ -103,12 +124,12 @@ def _text_file(path: str) -> str:
 TextPath = Annotated[
     str,
     AfterValidator(_text_file),
-    AfterValidator(_known),
+    AfterValidator(known),
     Field(description='UTF-8 text: .txt, or .jsonl with a "text" in every line; .gz may follow'),
 ]
 
 TokenizerPath = Annotated[
     str,
-    AfterValidator(_known),
+    AfterValidator(known),
     Field(description="`bytes`, or a tokenizer.json of the `tokenizers` library whose pieces are bytes"),
 ]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from tasks.catalogue import CORPORA
 from tasks.corpora import CorpusError, corpus_files
 from tasks.text.language import LanguageConfig, LanguageWorkload, Length
-from tasks.text.source import Sha256, TextPath, identified, located, unchanged
+from tasks.text.source import FilesConfig, Sha256, TextPath, unchanged
 from tasks.text.streams import TokenStreams, kept_streams
 from tasks.text.vocabulary import TokenizerVocabulary
 from tasks.workload import workload
@@ -20,7 +20,7 @@ END = "<|im_end|>"
 HELD_OUT = Fraction(1, 20)
 
 
-class MiniMindConfig(LanguageConfig):
+class MiniMindConfig(FilesConfig, LanguageConfig):
     """The next of 6,400 tokens of Chinese and English text (arXiv 2606.05175, MiniMind setting).
 
     Byte-level BPE; documents one after another, each followed by <|im_end|>; every 20th of them is held out.
@@ -33,20 +33,6 @@ class MiniMindConfig(LanguageConfig):
     length: Length = 96
     path_sha256: Sha256 = None
     path: TextPath | None = Field(None, description="a .jsonl or .txt in place of MiniMind's pretrain_t2t_mini.jsonl")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _identify(cls, data: Any) -> Any:
-        return identified(data, "path")
-
-    @classmethod
-    def located(cls, field: str, value: Any, folder: Path) -> Any:
-        return located(value, folder) if field == "path" else value
-
-    @classmethod
-    def pinned(cls, fields: dict[str, Any]) -> dict[str, Any]:
-        pinned: dict[str, Any] = identified(fields, "path")
-        return pinned
 
 
 @workload(MiniMindConfig)

@@ -51,6 +51,15 @@ class RulerConfig(WorkloadConfig):
     )
     part: Part = "full"
 
+    def doubts(self) -> Iterator[str]:
+        task = TASKS[self.task]
+        whole = 1 + task.least + task.new_bytes
+        if self.budget < whole:
+            yield (
+                f"`budget` {self.budget:,} cuts every prompt of {self.task}, the shortest of which takes {whole:,} ids "
+                "with its answer: what is asked for may be gone, see `answerable`"
+            )
+
 
 @workload(RulerConfig)
 class Ruler(SequenceWorkload[RulerConfig]):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from tasks.text.documents import form_of
 from tasks.text.language import LanguageConfig, LanguageWorkload
-from tasks.text.source import BYTES, Sha256, TextPath, TokenizerPath, identified, located, unchanged
+from tasks.text.source import BYTES, FilesConfig, Sha256, TextPath, TokenizerPath, unchanged
 from tasks.text.streams import TokenStreams, kept_streams
 from tasks.text.vocabulary import ByteVocabulary, TokenizerVocabulary, Vocabulary
 from tasks.workload import workload
@@ -18,12 +18,14 @@ from tasks.workload import workload
 DEFAULT_END = "<|endoftext|>"
 
 
-class TextFileConfig(LanguageConfig):
+class TextFileConfig(FilesConfig, LanguageConfig):
     """The next token of your own text, of bytes or of a byte-level BPE tokenizer.
 
     Each document is followed by a mark of its end; a .txt is one document for training and one held out, of a .jsonl
     every line that is not blank is a document.
     """
+
+    files: ClassVar[tuple[str, ...]] = ("path", "tokenizer")
 
     name: Literal["text_file"] = "text_file"
     path_sha256: Sha256 = None
@@ -37,25 +39,11 @@ class TextFileConfig(LanguageConfig):
         0.05, ge=1e-6, le=0.5, description="share held out: the end of a .txt, so many records of a .jsonl"
     )
 
-    @model_validator(mode="before")
-    @classmethod
-    def _identify(cls, data: Any) -> Any:
-        return identified(data, "path", "tokenizer")
-
     @model_validator(mode="after")
     def _marks_ends_of_its_own(self) -> TextFileConfig:
         if self.end_of_document != DEFAULT_END and self.tokenizer == BYTES:
             raise ValueError("`end_of_document` needs a `tokenizer` that has the mark: bytes have one of their own")
         return self
-
-    @classmethod
-    def located(cls, field: str, value: Any, folder: Path) -> Any:
-        return located(value, folder) if field in ("path", "tokenizer") else value
-
-    @classmethod
-    def pinned(cls, fields: dict[str, Any]) -> dict[str, Any]:
-        pinned: dict[str, Any] = identified(fields, "path", "tokenizer")
-        return pinned
 
 
 @workload(TextFileConfig)

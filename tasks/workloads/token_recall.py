@@ -29,12 +29,22 @@ class TokenRecallConfig(WorkloadConfig):
 
     name: Literal["token_recall"] = "token_recall"
     pairs: int = Field(4, ge=1, le=SYMBOLS, description="pairs of key and value, at the front")
+    most_pairs: int | None = Field(
+        None,
+        ge=2,
+        le=SYMBOLS,
+        description="models are also tested on sequences of more pairs, up to this number: recall_5_pairs, ...; "
+        "None: on no others",
+    )
     length: int = Field(128, ge=3 + AROUND, le=65536, description="ids of a sequence; what the pairs leave is filler")
 
     @model_validator(mode="after")
     def _has_room(self) -> TokenRecallConfig:
-        if self.length < self.least_length:
-            raise ValueError(f"{self.pairs} pairs need a `length` of {self.least_length} or more")
+        if self.most_pairs is not None and self.most_pairs <= self.pairs:
+            raise ValueError(f"`most_pairs` {self.most_pairs} must be above `pairs` {self.pairs}")
+        most = self.most_pairs or self.pairs
+        if self.length < 3 * most + AROUND:
+            raise ValueError(f"{most} pairs need a `length` of {3 * most + AROUND} or more")
         return self
 
     @property
@@ -64,7 +74,12 @@ class TokenRecall(DrawnWorkload[TokenRecallConfig]):
         return torch.Generator().manual_seed(seed if purpose == "training" else seed + 1)
 
     def evaluate(self, reader: Reader, seed: int, episodes: int) -> dict[str, float]:
-        return recall_metrics(score(reader, self.evaluation(seed, episodes)), 1.0 / SYMBOLS)
+        metrics = recall_metrics(score(reader, self.evaluation(seed, episodes)), 1.0 / SYMBOLS)
+        for pairs in range(self.config.pairs + 1, (self.config.most_pairs or 0) + 1):
+            others = TokenRecall(self.config.model_copy(update={"pairs": pairs}))
+            scored = score(reader, others.evaluation(seed, episodes))
+            metrics[f"recall_{pairs}_pairs"] = recall_metrics(scored, 1.0 / SYMBOLS)["recall"]
+        return metrics
 
     def batch(self, draws: Generator, count: int, length: int) -> TokenBatch:
         drawn = [self._sequence(draws, length) for _ in range(count)]

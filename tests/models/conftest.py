@@ -25,6 +25,7 @@ def lab() -> SimpleNamespace:
         config=config,
         mechanism=mechanism,
         plain_read=plain_read,
+        plain_read_scores=plain_read_scores,
         plain_read_state=plain_read_state,
         read=read,
         read_one=read_one,
@@ -171,3 +172,13 @@ def plain_read_state(features: Floats, state: Floats) -> tuple[int | None, float
     most = max(scores)
     best = next(c for c, score in enumerate(scores) if score >= most - TIE * scale)
     return best, min(((most - score) / scale for score in scores if score < most - TIE * scale), default=math.inf)
+
+
+def plain_read_scores(scores: Floats) -> tuple[int | None, float]:
+    """Class with the largest of a query's scores, and the gap by which it won; None if all are 0."""
+    largest = max(abs(score) for score in scores)
+    if largest == 0.0:
+        return None, math.inf
+    most = max(scores)
+    best = next(c for c, score in enumerate(scores) if score >= most - TIE * largest)
+    return best, min(((most - score) / largest for score in scores if score < most - TIE * largest), default=math.inf)

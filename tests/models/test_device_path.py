@@ -47,7 +47,11 @@ FEW = BUDGETS[1:5]
 
 GROUPS: dict[str, list[list[dict[str, Any]]]] = {
     "full_attention": [[{}], [{"temperature": 0.005}], [{"temperature": "argmax"}]],
-    "knn": [[{"k": k} for k in (1, 3, 8, 1000)], [{"k": 3, "temperature": "argmax"}]],
+    "knn": [
+        [{"k": k} for k in (1, 3, 8, 1000)],
+        [{"k": 3, **fields} for fields in BUDGETS],
+        [{"k": 3, "budget": budget, "temperature": "argmax"} for budget in (None, 7)],
+    ],
     "recency": [BUDGETS],
     "streaming_llm": [BUDGETS, [{"budget": 6, "sinks": sinks} for sinks in (0, 1, 5, 9)]],
     "random_eviction": [BUDGETS],
@@ -82,7 +86,7 @@ GROUPS: dict[str, list[list[dict[str, Any]]]] = {
     "item_lru": [BUDGETS, [{"budget": 3, "tau": tau} for tau in (-0.5, 0.0, 0.9)]],
     "item_lfu": [BUDGETS, [{"budget": 3, "tau": tau} for tau in (-0.5, 0.0, 0.9)]],
     "item_ttl": [[{"window": window} for window in (1, 2, 5, 20, 1000)], [{"window": 4, "tau": -0.5}]],
-    "belady": [BUDGETS, [{"budget": 3, "tau": tau} for tau in (-0.5, 0.0, 0.9)]],
+    "belady": [BUDGETS],
     "optimal": [BUDGETS],
     "superposition": [[{"decay": decay} for decay in (1.0, 0.995, 0.9, 0.1)]],
     "linear_attention": [[{"feature_map": name}] for name in ("elu", "relu", "identity")],

@@ -15,7 +15,8 @@ from models.mechanisms.h2o import evict_unnoticed
 from models.similarity import Similarities
 from models.stream import StreamError, unit
 
-BOUNDED = ["recency", "streaming_llm", "random_eviction", "h2o", "snapkv", "tova", "item_lru", "item_lfu"]
+ITEM_CACHES = ["item_lru", "item_lfu", "item_arc", "item_2q", "item_s3_fifo", "item_sieve", "item_wtinylfu"]
+BOUNDED = ["recency", "streaming_llm", "random_eviction", "h2o", "snapkv", "tova", *ITEM_CACHES]
 
 
 def circle(*degrees: float) -> np.ndarray:
@@ -111,7 +112,7 @@ def test_conflicting_values_of_one_key(lab: SimpleNamespace, keep: str, values: 
     assert lab.read_one("dp_cache", stream, keep=keep).values == [[kept]]
 
 
-@pytest.mark.parametrize("name", ["item_lru", "item_lfu"])
+@pytest.mark.parametrize("name", ITEM_CACHES)
 def test_item_caches_keep_the_first_value(lab: SimpleNamespace, name: str) -> None:
     assert lab.read_one(name, lab.stream(np.ones((3, 2)), [2, 1, 1]), budget=4).values == [[2]]
 

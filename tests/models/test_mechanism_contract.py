@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,12 +15,12 @@ from pydantic import ValidationError
 
 from models.cluster_memory import ClusterMemory
 from models.config import canonical_json
-from models.fixed_state import FixedState
+from models.fixed_state import FixedSize
 from models.log_parsing import LogParser
 from models.mechanism import MECHANISMS, SlotMemory
 from models.reference import unit_keys
 from models.similarity import Similarities
-from models.stream import Floats, Stream, unit
+from models.stream import Floats, Phase, Stream, unit
 
 DECIDED = 1e-6
 """Decisions closer than this may fall either way."""
@@ -28,7 +29,41 @@ BUDGETS: list[dict[str, Any]] = [{"budget": budget} for budget in (0, 1, 2, 3, 7
 
 GROUPS: dict[str, list[list[dict[str, Any]]]] = {
     "full_attention": [[{}], [{"temperature": 1.0}], [{"temperature": "argmax"}]],
-    "knn": [[{"k": k} for k in (1, 2, 3, 8, 1000)], [{"k": 3, "temperature": "argmax"}]],
+    "knn": [
+        [{"k": k} for k in (1, 2, 3, 8, 1000)],
+        [{"k": k, **fields} for k in (2, 30) for fields in BUDGETS],
+        [{"k": 3, "budget": budget, "temperature": "argmax"} for budget in (None, 7)],
+    ],
+    "modern_hopfield": [[{"steps": steps} for steps in (1, 2, 5)], [{"temperature": "argmax"}]],
+    "landmark_attention": [
+        [{"block_size": size, "blocks": blocks} for size, blocks in ((1, 3), (4, 1), (4, 2), (5, 30))],
+        [{"block_size": 3, "blocks": 2, "temperature": "argmax"}],
+    ],
+    "em_llm": [
+        [
+            {},
+            {"gamma": 0.0, "window": 5, "representatives": 1, "events": 2, "contiguity": 0},
+            {"gamma": 0.5, "window": 1000, "representatives": 2, "events": 1, "contiguity": 2},
+            {"gamma": -1.0, "window": 8, "refine": False, "events": 3},
+            {"gamma": 3.0, "refine": False, "representatives": 3, "events": 1, "contiguity": 10**9},
+        ],
+        [{"gamma": 0.2, "events": 1, "contiguity": 0, "temperature": "argmax"}],
+    ],
+    "lsh_attention": [
+        [{"buckets": 16, "hashes": 1}],
+        [{"buckets": 4, "hashes": 2}],
+        [{"buckets": 2, "hashes": 1, "temperature": "argmax"}],
+    ],
+    "routing_attention": [
+        [{"clusters": 3, "window": 5, "decay": decay} for decay in (0.5, 0.999, 1.0)],
+        [{"clusters": 1, "window": 4, "decay": 0.9}],
+        [{"clusters": 4, "window": 3, "decay": 0.9, "temperature": "argmax"}],
+    ],
+    "clustered_attention": [
+        [{"clusters": clusters, "bits": 12, "recomputed": r} for clusters in (1, 3) for r in (0, 2, 1000)],
+        [{"clusters": 1000, "iterations": 0}, {"clusters": 3, "iterations": 1}],
+        [{"clusters": 2, "recomputed": recomputed, "temperature": "argmax"} for recomputed in (0, 3)],
+    ],
     "recency": [BUDGETS],
     "streaming_llm": [BUDGETS, [{"budget": 6, "sinks": sinks} for sinks in (0, 1, 5, 6, 9)]],
     "random_eviction": [BUDGETS],
@@ -45,6 +80,13 @@ GROUPS: dict[str, list[list[dict[str, Any]]]] = {
         [{**fields, "window": 1, "pooling": False, "temperature": 1.0} for fields in BUDGETS],
     ],
     "tova": [BUDGETS],
+    "knorm": [BUDGETS],
+    "keydiff": [BUDGETS],
+    "expected_attention": [
+        BUDGETS,
+        [{**fields, "sinks": 0, "temperature": 1.0, "read_temperature": "argmax"} for fields in BUDGETS],
+    ],
+    "leverage_scores": [BUDGETS],
     "dp_cache": [
         [{"tau": tau} for tau in (-0.5, 0.0, 0.2, 0.5, 1.0, 2.0)],
         [{"tau": 0.5, "cap": cap, "decay": decay} for cap in (1, 2, 5) for decay in (1.0, 0.9, 0.01)],
@@ -55,13 +97,54 @@ GROUPS: dict[str, list[list[dict[str, Any]]]] = {
     ],
     "item_lru": [BUDGETS, [{"budget": 3, "tau": tau} for tau in (-0.5, 0.0, 0.9, 2.0)]],
     "item_lfu": [BUDGETS, [{"budget": 3, "tau": tau} for tau in (-0.5, 0.0, 0.9, 2.0)]],
+    "item_arc": [BUDGETS, [{"budget": 3, "tau": tau} for tau in (-0.5, 0.0, 0.9, 2.0)]],
+    "item_2q": [BUDGETS, [{"budget": budget, "entry": 0.5, "memory": 2.0, "tau": 0.1} for budget in (2, 5)]],
+    "item_s3_fifo": [BUDGETS, [{"budget": budget, "small": 0.5, "tau": 0.1} for budget in (2, 5)]],
+    "item_sieve": [BUDGETS, [{"budget": 3, "tau": tau} for tau in (-0.5, 0.0, 0.9, 2.0)]],
+    "item_wtinylfu": [BUDGETS, [{"budget": budget, "window": 0.5, "sample": 2, "tau": 0.1} for budget in (1, 3, 6)]],
     "optimal": [BUDGETS],
     "superposition": [[{"decay": decay} for decay in (1.0, 0.995, 0.9, 0.01)]],
     "linear_attention": [[{"feature_map": name}] for name in ("elu", "relu", "identity")],
     "delta_rule": [[{"beta": beta} for beta in (0.01, 0.5, 1.0, 2.0)]],
     "gated_delta_rule": [[{"alpha": alpha, "beta": beta} for alpha in (1.0, 0.99, 0.1) for beta in (0.1, 1.0, 1.5)]],
+    "neural_episodic_control": [BUDGETS, [{"budget": 4, "k": k, "alpha": 1.0, "delta": 0.1} for k in (1, 2, 3, 1000)]],
+    "product_key_memory": [
+        [{"side": 4, "k": k} for k in (1, 3, 10, 1000)],
+        [{"side": 3, "k": 2, "keep": "last", "temperature": temperature} for temperature in (0.05, 1.0)],
+    ],
+    "sparse_pointer_memory": [
+        BUDGETS,
+        [{"budget": 5, "merge_above": above, "k": k} for above in (-0.5, 0.3, 1.0) for k in (1, 2, 1000)],
+        [{"budget": budget, "temperature": "argmax"} for budget in (1, 6)],
+    ],
+    "kanerva_machine": [
+        [{"size": 6, "noise": noise} for noise in (1e-2, 1.0, 30.0)],
+        [{"size": 1}],
+        [{"size": 20, "temperature": 0.5}],
+    ],
+    "titans_linear": [
+        [{"theta": 0.1, "eta": eta, "alpha": alpha} for eta in (0.1, 0.6) for alpha in (0.0, 0.1)],
+        [{"theta": theta, "eta": 0.0} for theta in (0.01, 0.5)],
+    ],
+    "titans_mlp": [
+        [{"hidden": 5, "theta": 0.2, "eta": eta, "alpha": alpha} for eta in (0.1, 0.6) for alpha in (0.0, 0.1)],
+        [{"hidden": 8, "theta": theta, "eta": 0.0} for theta in (0.01, 0.5)],
+    ],
+    "infinite_former": [
+        [
+            {"basis": 6, "chunk": 25, "samples": 15, "sticky": sticky, "density": density, "tau": tau}
+            for sticky in (False, True)
+            for density, tau in (("softmax", 0.6), ("gaussian", 0.8))
+        ],
+        [{"basis": 10, "chunk": 7, "samples": 30, "spread": 0.7, "temperature": 0.5}],
+        [{"basis": 64, "chunk": 10, "samples": 1, "spread": 0.2}],  # read where no bump is near
+        [{"basis": 40, "chunk": 1, "samples": 1, "spread": 0.1, "ridge": 1e6}],
+    ],
     "ridge_memory": [[{"ridge": ridge} for ridge in (1e-3, 1.0, 30.0)]],
-    "dp_parser": [[{"similarity": s, "count_wildcards": c} for s in (0.0, 0.5, 0.7, 1.0) for c in (True, False)]],
+    "dp_parser": [
+        [{"similarity": s, "count_wildcards": c} for s in (0.0, 0.5, 0.7, 1.0) for c in (True, False)],
+        [{"mask_numbers": True, "mask_addresses": True, "mask_paths": True}],
+    ],
     "drain_parser": [[{"similarity": s, "depth": depth} for s in (0.0, 0.5, 0.7, 1.0) for depth in (3, 4, 6)]],
     "quadratic_memory": [[{}], [{"ridge": ridge} for ridge in (1e-3, 1.0, 30.0)]],
     "adaptive_dp_cache": [
@@ -77,7 +160,7 @@ GROUPS: dict[str, list[list[dict[str, Any]]]] = {
         [{"window": window, "tau": 0.4} for window in (1, 2, 5, 20, 1000)],
         [{"window": 4, "tau": tau} for tau in (-0.5, 0.0, 0.9, 2.0)],
     ],
-    "belady": [BUDGETS, [{"budget": 3, "tau": tau} for tau in (-0.5, 0.0, 0.9, 2.0)]],
+    "belady": [BUDGETS],
     "dp_means": [
         [{"tau": tau} for tau in (-0.5, 0.0, 0.2, 0.5, 1.0)],
         [{"tau": 0.3, "iterations": iterations} for iterations in (0, 1, 3)],
@@ -87,6 +170,9 @@ GROUPS: dict[str, list[list[dict[str, Any]]]] = {
         [{"clusters": clusters, "init": "kmeans++", "restarts": 2, "iterations": 3} for clusters in (1, 3, 8)],
     ],
 }
+
+ONE_SHOT = ("snapkv", "expected_attention", "leverage_scores")
+"""What holds all of a phase until its end."""
 
 EVERY_GROUP = [pytest.param(name, group, id=f"{name}-{n}") for name in GROUPS for n, group in enumerate(GROUPS[name])]
 every_group = pytest.mark.parametrize(("name", "group"), EVERY_GROUP)
@@ -196,20 +282,24 @@ def assert_equals_reference(
     for fields, fast in zip(group, lab.read(lab.mechanism(name, *group), stream, dtype=dtype), strict=True):
         config = lab.config(name, **fields)
         plain = made.reference(stream, config, np.random.default_rng(0), dtype)
-        if issubclass(made, FixedState):
+        if issubclass(made, FixedSize):
             assert_state(lab, name, fields, stream, plain, fast)
             compared += 1
             continue
         for answers, count in zip(fast.answers, fast.counts, strict=True):
-            assert count == 0 or not np.isnan(answers).any() or issubclass(made, LogParser)
+            assert count == 0 or not np.isnan(answers).any() or plain.scores or issubclass(made, LogParser)
         if plain.margin <= DECIDED:
             continue
         compared += 1
         assert (fast.held, fast.peak) == (plain.held, plain.peak)
         assert fast.counts == [len(tokens) for tokens in plain.tokens]
+        if plain.scores:
+            for phase, scores, answers in zip(stream.phases, plain.scores, fast.answers, strict=True):
+                assert_choices(phase, [lab.plain_read_scores(row) for row in scores], answers)
         if issubclass(made, SlotMemory):
             assert fast.tokens == plain.tokens
             assert fast.values == plain.values
+        if issubclass(made, SlotMemory) and not plain.scores:
             assert_answers(lab, config, stream, plain, fast, dtype)
     return compared
 
@@ -235,12 +325,22 @@ def assert_state(
     assert (fast.held, fast.peak) == (plain.held, plain.peak)
     assert fast.counts == [len(state) for state in plain.states]
     features = lab.mechanism(name, fields).features
-    for phase, state, held, answers in zip(stream.phases, plain.states, fast.states, fast.answers, strict=True):
+    for n, (phase, state, held) in enumerate(zip(stream.phases, plain.states, fast.states, strict=True)):
         np.testing.assert_allclose(held, state, rtol=0.0, atol=1e-8 * max(1.0, np.abs(state).max()))
-        for query, answer, credit in zip(features(unit(phase.queries)), phase.answers, answers, strict=True):
-            value, gap = lab.plain_read_state(query, state)
-            assert math.isnan(credit) == (value is None)
-            assert value is None or gap <= DECIDED or credit == (value == answer)
+        if plain.scores:
+            choices = [lab.plain_read_scores(row) for row in plain.scores[n]]
+        else:
+            queries = plain.query_features[n] if plain.query_features else features(unit(phase.queries))
+            values = state[:, -stream.classes :] if plain.query_features else state
+            choices = [lab.plain_read_state(query, values) for query in queries]
+        assert_choices(phase, choices, fast.answers[n])
+
+
+def assert_choices(phase: Phase, choices: list[tuple[int | None, float]], answers: Floats) -> None:
+    """Each of the `answers` [Q] is what a plain read chose, unless by next to nothing; NaN where it chose None."""
+    for (value, gap), answer, credit in zip(choices, phase.answers, answers, strict=True):
+        assert math.isnan(credit) == (value is None)
+        assert value is None or gap <= DECIDED or credit == (value == answer)
 
 
 @every_group
@@ -278,6 +378,32 @@ def test_ties_are_settled_by_the_stated_rule(lab: SimpleNamespace, name: str, ki
         for group in GROUPS[name]:
             compared += assert_equals_reference(lab, name, group, stream)
     assert compared >= 6
+
+
+# --- causality ---
+
+
+@every_group
+def test_what_comes_later_changes_no_answer(lab: SimpleNamespace, name: str, group: list[dict[str, Any]]) -> None:
+    """A stream that ends with its first phase has the answers there that the whole of it has; bounds may know more."""
+    if MECHANISMS.implementation(name).role == "bound":
+        pytest.skip("a bound knows what comes")
+    for seed in range(2):
+        whole = long_stream(lab, seed)
+        first = whole.phases[0]
+        end = first.end
+        cut = replace(
+            whole,
+            keys=whole.keys[:end],
+            values=whole.values[:end],
+            items=whole.items[:end],
+            phases=(first,),
+            lines=(whole.lines or ())[:end],
+        )
+        made = lab.mechanism(name, *group)
+        for before, after in zip(lab.read(made, cut), lab.read(made, whole), strict=True):
+            np.testing.assert_array_equal(before.answers[0], after.answers[0])
+            assert before.counts[0] == after.counts[0]
 
 
 # --- grouping, order, chance ---
@@ -335,7 +461,8 @@ def test_nothing_is_left_of_a_stream_when_the_next_is_read(
 def test_a_seed_matters_exactly_where_the_mechanism_says_so(lab: SimpleNamespace, name: str) -> None:
     stream, group = long_stream(lab, 6), GROUPS[name][0]
     one, other = (lab.read(lab.mechanism(name, *group), stream, seed) for seed in (1, 2))
-    same = all(a.tokens == b.tokens and np.array_equal(a.states, b.states) for a, b in zip(one, other, strict=True))
+    told = [[(a.tokens, [made.tobytes() for made in (*a.states, *a.answers)]) for a in read] for read in (one, other)]
+    same = told[0] == told[1]
     assert same == MECHANISMS.implementation(name).seed_free
 
 
@@ -352,10 +479,10 @@ def test_no_budget_is_exceeded_and_usage_adds_up(
     read = stream.phases[-1].end
     made = lab.mechanism(name, *group)
     for fields, reading in zip(group, lab.read(made, stream), strict=True):
-        if isinstance(made, FixedState):
+        if isinstance(made, FixedSize):
             assert reading.counts == [made.rows(stream.dim)] * len(stream.phases)
             continue
-        limit = fields.get("budget", fields.get("cap", read))
+        limit = next((fields[name] for name in ("budget", "cap") if fields.get(name) is not None), read)
         assert all(
             0 <= count <= min(limit, phase.end) for count, phase in zip(reading.counts, stream.phases, strict=True)
         )
@@ -368,24 +495,36 @@ def test_no_budget_is_exceeded_and_usage_adds_up(
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in GROUPS if not issubclass(MECHANISMS.implementation(name), FixedState | LogParser)]
+    "name", [name for name in GROUPS if not issubclass(MECHANISMS.implementation(name), FixedSize | LogParser)]
 )
 def test_bytes_grow_with_the_key_and_name_their_metadata(lab: SimpleNamespace, name: str) -> None:
     stream = long_stream(lab, 7)
     metadata = {
         "h2o": [4, 4, 4, 4, 8], "item_lru": [4, 4], "item_lfu": [8, 8], "dp_cache": [0, 4, 0, 4 + 5 * 4, 0, 4 + 5 * 4],
-        "adaptive_dp_cache": [4], "item_ttl": [4, 4],
+        "adaptive_dp_cache": [4], "item_ttl": [4, 4], "knorm": [4],
+        "lsh_attention": [4, 2 * 4, 4],
+        "neural_episodic_control": [4, 4], "sparse_pointer_memory": [4, 4, 4],
+        "item_arc": [5, 5], "item_2q": [5, 5], "item_s3_fifo": [5, 5], "item_sieve": [1, 1], "item_wtinylfu": [5, 5],
     }  # fmt: skip
+    value = {"neural_episodic_control": 5 * 4}.get(name, 4)
     for n, group in enumerate(GROUPS[name]):
         made = lab.mechanism(name, *group)
         made.start(stream, np.random.default_rng(0))
         extra = metadata.get(name, [0] * len(GROUPS[name]))[n]
-        assert made.bytes_per_slot(dim=8, key_bytes=4) == (8 * 4 + 4, extra)
-        assert made.bytes_per_slot(dim=64, key_bytes=2) == (64 * 2 + 4, extra)
+        for dim, key_bytes in ((8, 4), (64, 2)):
+            body, more = made.bytes_per_slot(dim, key_bytes)
+            assert (body, np.max(more)) == (dim * key_bytes + value, extra)
 
 
 WHOLE = [
     ("knn", {"k": 540}),
+    ("knn", {"k": 540, "budget": 540}),
+    ("modern_hopfield", {}),
+    ("landmark_attention", {"block_size": 50, "blocks": 11}),
+    ("em_llm", {"events": 540}),
+    ("em_llm", {"events": 1, "contiguity": 540}),
+    ("routing_attention", {"clusters": 1, "window": 540}),
+    ("clustered_attention", {"clusters": 3, "recomputed": 540}),
     ("recency", {"budget": 540}),
     ("streaming_llm", {"budget": 540}),
     ("random_eviction", {"budget": 540}),
@@ -395,12 +534,19 @@ WHOLE = [
     ("snapkv", {"budget": 540}),
     ("snapkv", {"budget": 541, "pooling": False}),
     ("tova", {"budget": 540}),
+    ("knorm", {"budget": 540}),
+    ("keydiff", {"budget": 540}),
+    ("expected_attention", {"budget": 540}),
+    ("leverage_scores", {"budget": 540}),
     ("dp_cache", {"tau": -0.01}),
     ("dp_cache", {"tau": -0.01, "cap": 540}),
     ("item_lru", {"tau": -0.01, "budget": 540}),
     ("item_lfu", {"tau": -0.01, "budget": 10**9}),
     ("item_ttl", {"tau": -0.01, "window": 540}),
-    ("belady", {"tau": -0.01, "budget": 540}),
+    *(
+        (name, {"tau": -0.01, "budget": 540})
+        for name in ("item_arc", "item_2q", "item_s3_fifo", "item_sieve", "item_wtinylfu")
+    ),
     ("adaptive_dp_cache", {"tau": -0.01, "m0": 540}),
 ]
 
@@ -419,7 +565,7 @@ def test_budget_0_is_no_memory(lab: SimpleNamespace, name: str) -> None:
     for group in GROUPS[name]:
         reading = lab.read_one(name, stream, **{**group[0], "budget": 0})
         assert reading.counts == [0] * 5
-        one_shot = name == "snapkv" or group[0].get("variant") == "observed_mean"
+        one_shot = name in ONE_SHOT or group[0].get("variant") == "observed_mean"
         assert (reading.peak > 0) == one_shot
         if name == "optimal":
             assert all((answers == stream.chance).all() for answers in reading.answers)
@@ -450,12 +596,16 @@ def test_every_field_is_described(name: str) -> None:
     assert all(field.description for key, field in cls.model_fields.items() if key != "name")
 
 
+ABSENT = [("dp_cache", "cap", None), ("knn", "budget", None), ("quadratic_memory", "ridge", None)]
+"""Fields that may be absent."""
+
+
 @pytest.mark.parametrize("name", GROUPS)
 @pytest.mark.parametrize("junk", ["junk", None, [], {}, float("nan"), float("inf"), -(10**12), 10**12])
 def test_configs_reject_junk(lab: SimpleNamespace, name: str, junk: Any) -> None:
     good = GROUPS[name][0][-1]
     for key in MECHANISMS.config_class(name).model_fields:
-        if (name, key, junk) not in [("dp_cache", "cap", None), ("quadratic_memory", "ridge", None)]:
+        if (name, key, junk) not in ABSENT:
             with pytest.raises(ValidationError):
                 MECHANISMS.config_class(name)(**{**good, key: junk})
     with pytest.raises(ValidationError, match="unheard_of"):
@@ -484,7 +634,7 @@ def test_identities_do_not_change(lab: SimpleNamespace) -> None:
     assert lab.config("item_lru", budget=8, similarity=0.7).identity() == {
         "name": "item_lru", "budget": 8, "tau": 0.3, "temperature": 0.05,
     }  # fmt: skip
-    assert lab.config("knn").identity() == {"name": "knn", "k": 32, "temperature": 0.05}
+    assert lab.config("knn").identity() == {"name": "knn", "k": 32, "budget": None, "temperature": 0.05}
     assert lab.config("streaming_llm", budget=9).identity() == {
         "name": "streaming_llm", "budget": 9, "sinks": 4, "temperature": 0.05,
     }  # fmt: skip

@@ -284,6 +284,8 @@ def verdict(claim: Claim, rows: Rows | None) -> Judgement:
 
 
 INTERVAL = {"name": "interval"}
+BOUND = {"name": "bound", "at_least": 0.0}
+SIDES = [*trials([0.5, 0.6]), *trials([0.7, 0.8], name="ahead")]
 
 
 def test_an_interval_agrees_within_both_errors() -> None:
@@ -293,6 +295,14 @@ def test_an_interval_agrees_within_both_errors() -> None:
     assert verdict(claim_of({**INTERVAL, "within": 0.1}), far).verdict == "holds"
     assert verdict(claim_of({**INTERVAL, "outcomes": 100}), far).verdict == "holds"
     assert verdict(claim_of({**INTERVAL, "sd": 0.15}), far).verdict == "holds"
+
+
+def test_what_models_that_look_ahead_measure_is_marked() -> None:
+    rows = [{**row, "metrics.leaks_future": float(row["mechanism.name"] == "ahead")} for row in SIDES]
+    sides = [{"metric": "recall", "mechanism": name} for name in ("memory", "ahead")]
+    apart = {"difference": sides}
+    assert [verdict(claim_of(BOUND, measure=one), rows).leaks for one in (*sides, apart)] == [False, True, True]
+    assert verdict(claim_of(BOUND, published="a word", measure=apart), None).leaks is False
 
 
 def test_a_number_of_one_run_may_lie_as_far_off_as_single_seeds() -> None:

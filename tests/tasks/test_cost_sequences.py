@@ -130,14 +130,14 @@ def test_models_that_look_ahead_are_marked_where_only_their_costs_are_known() ->
     ]
 
 
-def crossing_rows(names: dict[str, tuple[float, float]]) -> list[dict[str, Any]]:
+def crossing_rows(names: dict[str, tuple[float, float]], scatter: float = 0.01) -> list[dict[str, Any]]:
     """Training steps whose time for a sequence is factor · length^exponent, by name, with a little noise by seed."""
     made = []
     for seed in range(3):
         for length in (128, 256, 512, 1024):
             for place, (name, (factor, exponent)) in enumerate(names.items()):
                 row = costed(name, length)
-                noise = 1.0 + 0.01 * math.sin(seed + place + length)
+                noise = 1.0 + scatter * math.sin(seed + place + length)
                 row["metrics.train_us_per_token"] = noise * factor * length ** (exponent - 1.0)
                 made.append({**row, "seed": seed})
     return made
@@ -156,3 +156,13 @@ def test_the_report_tells_from_which_length_on_a_model_is_the_cheaper() -> None:
     assert "jackknife" in near[3].method
     assert (far[:2], far[4]) == (("transformer", "triple_slot"), "extrapolated")
     assert never == ("triple_latent", "triple_slot", None, None, "nowhere: the first costs less throughout")
+
+
+def test_no_crossing_is_told_of_two_that_cannot_be_told_apart() -> None:
+    laws = {"transformer": (1.0, 1.3), "triple_latent": (6.4, 1.0)}
+    summary: Summary = KINDS.implementation("cost_scaling").summarise(crossing_rows(laws, 0.2))
+    [section] = [part for part in summary.sections if part.name.endswith("crossings")]
+    assert section.table is not None
+    [row] = section.table.rows
+    assert row[3] is None
+    assert str(row[4]).startswith("not told apart")

@@ -91,7 +91,8 @@ def test_metrics_are_complete_and_consistent() -> None:
     for tree, outcome in zip(CONFIGS, outcomes, strict=True):
         metrics = outcome.metrics
         assert metrics is not None
-        assert set(metrics) == {*SUMMED_METRICS, "build_us_per_token", "read_us_per_query"}
+        own = set(MECHANISMS.implementation(str(tree["name"])).own_metrics)
+        assert set(metrics) == {*SUMMED_METRICS, *own, "build_us_per_token", "read_us_per_query"}
         assert 0 <= metrics["recall"] <= metrics["recall_credited"] <= 1
         assert metrics["slots"] <= metrics["slots_peak"] <= metrics["tokens"] == 300
         assert metrics["slots_mean"] <= metrics["slots_peak"]

@@ -68,6 +68,35 @@ def test_every_pair_is_compared_over_a_stated_range(axis: str, unit: int) -> Non
     assert crossing["greatest difference"].low > 0, "paired: what is hard about a seed cancels"
 
 
+def test_many_frontiers_are_compared_with_what_tells_something() -> None:
+    """Full attention, first in the spec, is of one size: alone with it, nothing would be compared over a range."""
+    memories = ("h2o", "tova", "recency", "streaming_llm", "item_lru", "item_lfu")
+    points = {
+        "full_attention": [(256, 0.99)],
+        **{name: [(16, 0.2 + 0.02 * n), (64, 0.7 + 0.02 * n)] for n, name in enumerate(memories)},
+        "superposition": [(32, 0.3)],
+        "ridge_memory": [(32, 0.95)],
+        "dp_cache": [(20, 0.4), (64, 0.9)],
+        "optimal": [(16, 0.5), (64, 0.97)],
+    }
+    summary = summary_of(rows_of(points))
+    table = lines(summary, "dominance-slots-1")
+    best = "best state of fixed size"
+    contenders = {"full_attention", *memories}
+    assert set(table) == {
+        *((name, "optimal") for name in {*contenders, "superposition", "ridge_memory", "dp_cache", best}),
+        *((name, "dp_cache") for name in {*contenders, "superposition", "ridge_memory", best}),
+        *((name, best) for name in contenders),
+    }
+    assert table["tova", "dp_cache"]["verdict"] == "dominated"
+    assert (table["tova", "dp_cache"]["from"], table["tova", "dp_cache"]["sizes"]) == (20, 2)
+    assert table[best, "optimal"]["verdict"] == "crosses"
+    assert table["h2o", best]["greatest difference"].mean == pytest.approx(0.7 - 0.95, abs=0.01)
+    [section] = [one for one in summary.sections if one.name == "dominance-slots-1"]
+    assert "Of the 55 pairs that 11 frontiers make, that leaves out 36." in section.text[1]
+    assert "one item a slot" in section.text[1]
+
+
 def test_knees_stand_at_measured_sizes() -> None:
     table = lines(summary_of(rows_of(POINTS)), "knees-1")
     assert [(pair[0], pair[1]) for pair in table] == [("item_lru", 64.0), ("h2o", 64.0)]

@@ -40,3 +40,8 @@ def test_all_and_none_reach_the_end_and_say_how_many() -> None:
 def test_what_is_not_a_share_is_refused(count: float, outcomes: int) -> None:
     with pytest.raises(ValueError, match="0 ≤ count ≤ outcomes"):
         wilson_interval(count, outcomes)
+
+
+def test_one_outcome_is_no_plural() -> None:
+    assert wilson_interval(1, 1).method == "Wilson score over 1 outcome"
+    assert wilson_interval(1, 2, "seeds").method == "Wilson score over 2 seeds"

@@ -15,7 +15,9 @@ from models.config import canonical_json
 from models.mechanism import MECHANISMS
 from models.mechanisms.transformer import TransformerConfig
 from models.mechanisms.triple_hybrid import TripleHybridConfig
+from models.mechanisms.triple_latent import TripleLatent, TripleLatentConfig
 from models.mechanisms.unimatrix import UniMatrixConfig
+from models.sequence.triple_models import TripleModel
 from tasks.evaluate import TIMING_METRICS, Outcome
 from tasks.training import TRAINED_METRICS, Lane, LaneTraining, TrainingRun, train
 from tasks.workloads.token_recall import TokenRecall, TokenRecallConfig
@@ -277,3 +279,86 @@ def test_double_precision() -> None:
     [double], [single] = train(TrainingRun("cpu", WORKLOAD, 32, "float64"), [lane(7)]), run(lane(7))
     assert abs(numbers(double)["loss"] - numbers(single)["loss"]) < 1e-4
     assert numbers(double)["bytes"] == 2 * numbers(single)["bytes"]
+
+
+class Peeking(TripleModel):
+    """Adds a little of the id after each."""
+
+    def embed(self, ids: Any) -> Any:
+        later = torch.cat([ids[:, :, 1:], ids[:, :, -1:]], 2)
+        return self.placed(self.tokens(ids) + 1e-3 * self.tokens(later))
+
+
+class Restless(TripleModel):
+    """Reads one by one without taking positions in."""
+
+    def embed_next(self, ids: Any, state: Any) -> Any:
+        return self.tokens(ids)
+
+
+class Single(Peeking):
+    """Knows 32 bits alone."""
+
+    def embed(self, ids: Any) -> Any:
+        return super().embed(ids) @ torch.eye(16)
+
+
+def trained_as(monkeypatch: pytest.MonkeyPatch, model: type[TripleModel]) -> Outcome:
+    """The outcome of a model that says nothing of what it does."""
+    monkeypatch.setattr(TripleLatent, "build", staticmethod(model))
+    [outcome] = run(Lane(TripleLatentConfig(**SMALL), 7))
+    return outcome
+
+
+@pytest.mark.parametrize("model", [Peeking, Single])
+def test_models_that_look_ahead_and_do_not_say_so_are_found_out(
+    monkeypatch: pytest.MonkeyPatch, model: type[TripleModel]
+) -> None:
+    outcome = trained_as(monkeypatch, model)
+    assert outcome.metrics is not None, outcome.message
+    assert outcome.metrics["leaks_future"] == 1.0
+    assert "bytes_state" not in outcome.metrics
+
+
+def test_models_whose_steps_compute_something_else_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = trained_as(monkeypatch, Restless)
+    assert outcome.reason == "user_error"
+    assert "`triple_latent` read token by token gives other logits" in outcome.message
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", sorted(name for name, _, made in MECHANISMS if made.reads_ids))
+def test_what_is_measured_of_registered_models_is_what_they_say(name: str, precision: str) -> None:
+    config: Any = MECHANISMS.config_class(name)
+    small = {field: value for field, value in SMALL.items() if field in config.model_fields}
+    training = LaneTraining(
+        TrainingRun("cpu", TokenRecall(TokenRecallConfig(length=70)), 8, "float32"),
+        [Lane(config(**{**small, "layers": 2, "precision": precision}), 7)],
+    )
+    training.advance(2)
+    assert training.sizes()["leaks_future"] == 0.0
+
+
+def test_a_look_ahead_fainter_than_single_precision_is_seen() -> None:
+    config = UniMatrixConfig(**{**SMALL, "layers": 2, "steps": 0}, depth_state="carried")
+    [outcome] = run(Lane(config, 7))
+    assert outcome.metrics is not None
+    assert outcome.metrics["leaks_future"] == 1.0
+
+
+def test_attention_drops_as_much_as_the_rest_unless_told() -> None:
+    fields: list[dict[str, Any]] = [{}, {"dropout": 0.0}, {"dropout": 0.3, "attention_dropout": 0.2}]
+    assert [TransformerConfig(**one).attention_dropout for one in fields] == [0.1, 0.0, 0.2]
+    with pytest.raises(ValueError, match="1 validation error"):
+        TransformerConfig(dropout=5.0)
+
+
+def test_recall_is_also_tested_on_more_pairs_than_were_trained_on() -> None:
+    workload = TokenRecall(TokenRecallConfig(pairs=2, most_pairs=4, length=16))
+    [outcome] = train(TrainingRun("cpu", workload, 64, "float32"), [lane(7)])
+    more = {name for name in numbers(outcome) if name.endswith("_pairs")}
+    assert more == {"recall_3_pairs", "recall_4_pairs"}
+    with pytest.raises(ValueError, match="must be above `pairs` 4"):
+        TokenRecallConfig(most_pairs=4)
+    with pytest.raises(ValueError, match="4 pairs need a `length` of 16 or more"):
+        TokenRecallConfig(pairs=2, most_pairs=4, length=15)

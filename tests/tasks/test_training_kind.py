@@ -84,6 +84,21 @@ def test_models_that_look_ahead_are_marked_in_every_table_and_chart() -> None:
     assert "no scores of predictions" not in " ".join(section(honest, "models-1").text)
 
 
+def test_what_is_measured_counts_and_not_what_a_model_says_of_itself() -> None:
+    text = {"name": "wikitext2", "length": 128}
+    summary = Training.summarise(rows("triple_latent", [{"bits_per_byte": 1.0, "leaks_future": 1.0}], text))
+    assert [row["model"] for row in table(summary, "models-1")] == ["triple_latent (leaks future)"]
+    assert "outputs of triple_latent depend on later tokens, as was measured" in " ".join(summary.warnings)
+    said = rows("triple_hybrid", [{"bits_per_byte": 1.0}], text, convolution="two_sided")
+    assert "as was measured" not in " ".join(Training.summarise(said).warnings)
+
+
+def test_times_and_rates_of_few_seeds_are_not_negative() -> None:
+    times = [recall(0.5) | {"training_seconds": t, "training_tokens_per_second": 1 / t} for t in (1.0, 9.0)]
+    [model] = table(Training.summarise(rows("transformer", times)), "models-1")
+    assert model["training, s"].low == model["tokens a second"].low == 0.0
+
+
 def test_differences_are_paired_by_seed() -> None:
     better = [recall(0.5), recall(0.6), recall(0.7)]
     worse = [recall(0.4), recall(0.5), recall(0.6)]

@@ -396,9 +396,9 @@ def test_readers_are_warned_of_edges_of_nothing_feasible_and_of_missing_results(
         in warned
     )
     assert "dp_cache tpe: 1 of 2 proposals have no result yet" in warned
-    assert "item_lru tpe: no feasible proposal" in warned
+    assert "item_lru tpe: no feasible proposal so far" in warned
     lines = table(summary_of(BOUNDED, [study(), study(1, name="item_lru")], made), "best-1")
-    assert lines[1]["parameters"] == "no feasible proposal"
+    assert lines[1]["parameters"] == "no feasible proposal so far"
 
 
 def test_the_edge_of_a_logarithmic_range_is_in_its_logarithm() -> None:
@@ -423,6 +423,21 @@ def test_without_held_out_seeds_no_number_is_quoted() -> None:
     assert "recall, held-out seeds" not in line
     assert "no number to quote" in section(summary, "best-1").text[0]
     assert [one.name for one in summary.sections if one.name.startswith("differences")] == []
+
+
+def test_as_long_as_a_sweep_runs_what_is_to_come_is_not_called_absent() -> None:
+    made = [proposal(0, 0.5, recall=0.5, slots=10), proposal(0, 0.5, study=1, recall=0.9, slots=30)]
+    studies = [study(), study(1, name="item_lru")]
+    waiting = {**trial({"name": "dp_cache", "tau": 0.5}, 100), "state": "pending"}
+    for rows, quoted, feasible in (
+        ([waiting], "there is no number to quote yet.", "no feasible proposal so far"),
+        ([], "there is no number to quote.", "no feasible proposal"),
+    ):
+        summary = summary_of(BOUNDED, studies, made, rows)
+        assert section(summary, "best-1").text[0].endswith(quoted)
+        assert table(summary, "best-1")[1]["parameters"] == feasible
+        assert section(summary, "best-1").leading
+    assert section(summary_of(BOUNDED, studies, [], [waiting]), "best-1").text[0] == "None is chosen so far."
 
 
 def test_workloads_are_told_apart() -> None:

@@ -68,6 +68,15 @@ def test_git_is_asked_only_in_a_checkout_of_slotsweep(tmp_path, monkeypatch) -> 
         hardware._git("status", "--porcelain")
 
 
+def test_who_runs_from_an_archive_is_told_its_commit(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(hardware, "CHECKOUT", tmp_path)
+    hardware._machine_facts.cache_clear()
+    monkeypatch.setenv(hardware.GIT_VARIABLE, "0123abc dirty")
+    record = read_hardware().flat()
+    hardware._machine_facts.cache_clear()
+    assert (record["git_commit"], record["git_dirty"]) == ("0123abc", True)
+
+
 def test_a_missing_or_slow_command_is_a_reason(monkeypatch) -> None:
     with pytest.raises(UnknownFactError, match="no-such-command"):
         hardware._output("no-such-command")

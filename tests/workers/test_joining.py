@@ -114,7 +114,7 @@ def test_only_gpus_that_cuda_shows_are_counted(
 
 def test_a_mac_joins_with_its_gpu_as_mps_only(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster: Any = SimpleNamespace(address="10.0.0.1:6379", own_ip="10.0.0.7")
-    command = start_command(cluster, Offer(10, mps=1, accelerator="M3-Max"))
+    command = start_command(cluster, Offer(10, mps=1, accelerator="M3-Max"), "one")
     assert "--num-gpus=0" in command
     assert '--resources={"mps": 1.0, "accelerator_type:M3-Max": 1.0}' in command
     monkeypatch.setattr("sys.platform", "darwin")
@@ -128,7 +128,7 @@ def test_the_token_is_in_no_command(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     token.write_text("secret-of-the-file")
     use_token_file(token)
     cluster: Any = SimpleNamespace(address="10.0.0.1:6379", own_ip="10.0.0.7")
-    assert "secret" not in " ".join(start_command(cluster, Offer(4)))
+    assert "secret" not in " ".join(start_command(cluster, Offer(4), "one"))
     assert ray_environment()["RAY_AUTH_TOKEN_PATH"] == str(token)
     assert "RAY_AUTH_TOKEN" not in ray_environment(), "Ray would prefer it to the file"
     for bad in (tmp_path / "missing", tmp_path / "empty"):

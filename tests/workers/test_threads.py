@@ -54,6 +54,16 @@ def test_more_threads_than_numba_was_loaded_with_is_no_error() -> None:
     assert seen == {"numba": 1}
 
 
+def test_numba_compiles_after_it_was_pinned() -> None:
+    seen = run(
+        "import json, numba; from workers.threads import pin_threads; pin_threads(1); "
+        "first = numba.njit(lambda x: x + 1)(1); pin_threads(1); second = numba.njit(lambda x: x + 2)(1);"
+        "print(json.dumps({'results': [first, second], 'numba': numba.get_num_threads()}))",
+        {"NUMBA_NUM_THREADS": "2"},
+    )
+    assert seen == {"results": [2, 3], "numba": 1}
+
+
 def test_without_libraries_and_variables_every_usable_cpu_counts() -> None:
     seen = run("import json; from workers.threads import threads_in_use; print(json.dumps({'n': threads_in_use()}))")
     assert seen == {"n": usable_cpus()}

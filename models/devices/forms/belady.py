@@ -3,46 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from models.devices.allocation import AllocationForm
-from models.devices.form import device_form
-from models.devices.selection import lowest
+from models.devices.form import SlotForm, device_form
 from models.devices.stream_batch import StreamBatch
-from models.mechanisms.belady import BeladyConfig, next_tokens
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from models.mechanisms.belady import Belady, BeladyConfig
 
 
 @device_form(BeladyConfig)
-class BeladyForm(AllocationForm[BeladyConfig]):
-    """The slot leaves whose item's next token is farthest, the newcomer's included.
-
-    items, following [B, L]: each token's item, numbered, and the next token of it
-    upcoming [B, items]: each item's next token, now
-    """
-
-    def slot_cap(self, config: BeladyConfig) -> int:
-        return config.budget
+class BeladyForm(SlotForm[BeladyConfig]):
+    """It looks at items and compares no keys, so the host says which slots are open, stream by stream."""
 
     def start(self, streams: StreamBatch, draws: Sequence[np.random.Generator]) -> None:
+        super().start(streams, draws)
+        self.caches = [Belady(self.configs) for _ in streams.streams]
+        for cache, stream, rng in zip(self.caches, streams.streams, draws, strict=True):
+            cache.start(stream, rng)
+
+    def write(self, start: int, stop: int) -> None:
         import torch
 
-        super().start(streams, draws)
-        known = [next_tokens(stream.items) for stream in streams.streams]
-        length = streams.layout.length
-        self.items, self.following = (
-            torch.from_numpy(np.stack([one[n][:length] for one in known])).to(streams.device) for n in range(2)
-        )
-        most = max(len(stream) for stream in streams.streams)
-        self.upcoming = torch.full((len(streams), most), most, dtype=torch.int64, device=streams.device)
-
-    def use(self, t: int, used: Tensor, merged: Tensor) -> None:
-        self.upcoming.scatter_(1, self.items[:, t, None], self.following[:, t, None])
-
-    def victim(self, t: int, held: Tensor) -> Tensor:
-        ahead = self.upcoming.gather(1, self.items[:, : held.shape[-1]])
-        return lowest(-ahead[:, None].expand_as(held).to(self.tau.dtype), held, tie=0.0)
+        held = np.zeros(tuple(self.open.shape), dtype=bool)
+        for cache, memories in zip(self.caches, held, strict=True):
+            cache.see(start, stop)
+            for c, count in enumerate(cache.counts()):
+                memories[c, cache.slots.tokens[c, :count]] = True
+        self.open.copy_(torch.from_numpy(held))
+        usages = [cache.usage() for cache in self.caches]
+        self.used.copy_(torch.from_numpy(np.stack([usage.held for usage in usages])))
+        self.peak.copy_(torch.from_numpy(np.stack([usage.peak for usage in usages])))

@@ -26,7 +26,7 @@ class RandomEvictionForm(OnlineForm[RandomEvictionConfig]):
 
     def update(self, start: int, stop: int) -> None:
         for draws, reservoir in zip(self.draws, self.reservoirs, strict=True):
-            sample(draws, start, stop, self.budget, reservoir)
+            sample(draws[start:stop], start, stop, self.budget, reservoir)
 
     def settle(self, stop: int) -> None:
         import torch

@@ -253,3 +253,9 @@ def test_trained_on_text_a_model_sees_wikitext_and_no_prompt() -> None:
     plain = ruler("niah_single", 128)
     for one, other in zip(workload.evaluation(3, 4), plain.evaluation(3, 4), strict=True):
         np.testing.assert_array_equal(one.ids, other.ids)
+
+
+@every_task
+def test_no_prompt_is_shorter_than_the_shortest(task: str) -> None:
+    lengths = [len(TASKS[task].make(np.random.default_rng(seed), 0).text.encode()) for seed in range(100)]
+    assert TASKS[task].least <= min(lengths) <= 1.1 * TASKS[task].least

@@ -94,7 +94,9 @@ def test_contents_of_conversations_are_joined_and_blank_lines_left_out(tmp_path:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (b'{"text": ', r"line 3: not JSON"),
+        (b'{"text": ', r"line 3: not JSON at character 10: Expecting value$"),
+        (b"[" * 100_000, r"line 3: JSON that cannot be read: maximum recursion"),
+        (b'{"text": "ab\\ud83d"}', r"line 3: the text has half a character, `.ud83d`, at character 3"),
         (b'{"body": "a"}', r'line 3: no "text" that is a string'),
         (b'{"text": 3}', r'line 3: no "text" that is a string'),
         (b'["a"]', r'line 3: no "text" that is a string'),

@@ -1,0 +1,1 @@
+"""Streams longer than memory, and memories that read them in chunks."""
