@@ -7,7 +7,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c c
 # Python keeps what it compiled, whatever the environment says: tests start it some thousand times.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check bench faults training clean
+.PHONY: demo test check bench bench-logs scale faults training load clean
 
 demo: $(VENV)/.installed
 	$(BIN)/slotsweep run quick-start
@@ -27,6 +27,14 @@ check: $(VENV)/.installed-test
 bench: $(VENV)/.installed-test
 	$(BIN)/python -P tests/benchmarks/bench.py
 
+# Our log parsers beside drain3, which pip installs for the run, on the Loghub systems that are here: some minutes.
+bench-logs: $(VENV)/.installed-test
+	$(BIN)/python -P tests/benchmarks/log_parsers.py
+
+# A thousand simulated workers and up to a million trials, on SQLite and Postgres: about an hour, best on a quiet machine.
+scale: $(VENV)/.installed-test
+	$(BIN)/python -P tests/benchmarks/scale.py
+
 # Some fifty random kills, for a quarter of an hour; SLOTSWEEP_FAULTS_SEED=N plays a run again.
 faults: $(VENV)/.installed-test
 	SLOTSWEEP_FAULTS=full $(BIN)/python -m pytest tests/faults $(PYTEST_ARGS)
@@ -34,6 +42,10 @@ faults: $(VENV)/.installed-test
 # What trained networks and gates recall, against the published numbers: some minutes of training.
 training: $(VENV)/.installed-test
 	SLOTSWEEP_TRAINING=full $(BIN)/python -m pytest tests/models -m training $(PYTEST_ARGS)
+
+# Fifty clients of a service for minutes, on SQLite and Postgres, with sweeps running and a large one submitted meanwhile.
+load: $(VENV)/.installed-test
+	SLOTSWEEP_LOAD=full $(BIN)/python -m pytest tests/orchestrator/service/test_load.py -s $(PYTEST_ARGS)
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from dashboards.certificate_page import STAMPS, places
-from dashboards.claim_words import MEANINGS, SIGNS, by_place, counted, in_a_sentence, interval_text, measured_text
+from dashboards.claim_words import (
+    MEANINGS,
+    SIGNS,
+    by_place,
+    counted,
+    in_a_sentence,
+    interval_text,
+    leaking,
+    measured_text,
+)
 from dashboards.claim_words import published_text as published
 from dashboards.markup import MARKDOWN_SPECIALS, markdown_table
 from dashboards.page import hardware_table
@@ -59,6 +68,7 @@ def render_page(certificate: Certificate) -> str:
         ("certificate.js",),
         certificate=certificate,
         sentence=in_a_sentence(certificate),
+        leaking=leaking(certificate),
         counts=[(STAMPS[verdict], number) for verdict, number in counted(certificate).items()],
         meanings=[(STAMPS[verdict], MEANINGS[verdict]) for verdict in counted(certificate)],
         places=places(certificate),
@@ -89,6 +99,7 @@ def as_markdown(certificate: Certificate) -> str:
     parts = [
         f"# {certificate.title.translate(MARKDOWN_SPECIALS)}: what holds",
         f"{in_a_sentence(certificate)}{measured} {moment(certificate.created).translate(MARKDOWN_SPECIALS)}.",
+        *filter(None, [leaking(certificate)]),
         markdown_table(("verdict", "claims"), counts),
     ]
     for place, judgements in by_place(certificate.judgements).items():
@@ -124,7 +135,8 @@ def certificate_table(certificate: Certificate) -> RenderableType:
         Text.assemble((f"{judgement.id} {judgement.verdict}", "bold"), f": {judgement.reason}") for judgement in doubts
     ]
     counts = [Text(f"{number:5,} {SIGNS[verdict]} {verdict}") for verdict, number in counted(certificate).items()]
-    return Group(_ClaimsTable(certificate), *reasons, Text(f"\n{certificate.title}", style="bold"), *counts)
+    mark = [Text(f"\n{told}") for told in [leaking(certificate)] if told]
+    return Group(_ClaimsTable(certificate), *reasons, *mark, Text(f"\n{certificate.title}", style="bold"), *counts)
 
 
 @dataclass(frozen=True)

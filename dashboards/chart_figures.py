@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dashboards.axes import Axis, axis_title, tick_text
 from dashboards.charts import Place, axes_of, bounded, is_sparse, places_of, seen_marks, strokes
-from dashboards.paper import LEFT, draw_legend, paper_axes, pen, say_empty, set_ticks
+from dashboards.paper import LEFT, draw_legend, handle, paper_axes, pen, say_empty, set_ticks
 from dashboards.style import LIGHT_COLOURS, MARKERS, Style, band_opacity
 from tasks.summary import Chart, Line
 
@@ -34,7 +34,7 @@ def chart_figure(chart: Chart, style_of: Mapping[str, Style]) -> Figure:
     if not any(places for _, places in lines):
         say_empty(axes, "nothing measured yet")
     intervals = any(place.ends for _, places in lines for place in places)
-    draw_legend(axes, [(line.label, style_of[line.label]) for line in chart.lines], INTERVALS_NOTE * intervals)
+    draw_legend(axes, [(line.label, handle(style_of[line.label])) for line in chart.lines], INTERVALS_NOTE * intervals)
     return figure
 
 

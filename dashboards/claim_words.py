@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from dashboards.text import MISSING, bounds, measure
+from tasks.cells import marked
 from tasks.certificate import VERDICTS, AblationJudgement, Certificate, Judgement, Published, Verdict
 
 SIGNS: dict[Verdict, str] = {
@@ -23,6 +24,11 @@ MEANINGS: dict[Verdict, str] = {
     "not measurable here": "Data or a machine is needed that is not at hand; the reason names it.",
     "not measured": "The trials that would decide have not run, have failed, or are too few or too rough to tell.",
 }
+
+MARK = (
+    "Numbers marked `leaks future` are of models whose outputs depend on later tokens. Where every position is scored "
+    "their losses are no scores of predictions."
+)
 
 _CLAUSES: dict[Verdict, tuple[str, str]] = {
     "holds": ("holds", "hold"),
@@ -72,8 +78,14 @@ def published_text(published: Published) -> str:
 
 
 def measured_text(found: Judgement | AblationJudgement) -> str:
-    """What was measured, without intervals; of many numbers the ends."""
-    return _numbers(found.measured)
+    """What was measured, without intervals, marked where models look ahead; of many numbers the ends."""
+    return marked(_numbers(found.measured), bool(found.measured) and found.leaks)
+
+
+def leaking(certificate: Certificate) -> str:
+    """What the mark of models that look ahead means; empty where none is marked."""
+    found = [one for judgement in certificate.judgements for one in (judgement, judgement.ablation) if one]
+    return MARK if any(one.leaks for one in found) else ""
 
 
 def interval_text(found: Judgement | AblationJudgement) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dashboards.scale import SizeScale, size_scale, size_writer, with_unit
-from dashboards.steps import Measured, frontier, measured
-from dashboards.style import Style
+from dashboards.steps import Measured, frontier, in_front, measured
+from dashboards.style import GROUPS, Look, Style, look_of
 from dashboards.text import plain, plural
 from tasks.summary import Curve, Interval, Panel
 
@@ -17,6 +17,7 @@ RECALL_TOP = 1.04
 """The recall axis ends a little above 1, so that marks and intervals at 1 stay whole."""
 
 RECALL_TICKS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+LAYERS: tuple[Look, ...] = ("behind", "state", "front", "bound")
 AXIS_TITLES = {"slots": "slots, measured (log scale)", "bytes": "bytes, measured (log scale)"}
 
 
@@ -41,15 +42,21 @@ class Mark:
 
 @dataclass(frozen=True)
 class CurveShapes:
-    """One mechanism: the staircase `line`, its continuation `tail` beyond the last point, its `band`, its marks."""
+    """One mechanism: the staircase `line`, its continuation `tail` beyond the last point, its `band`, its marks.
+
+    note: what stands beside the line of a bound where it is one, at `note_place` (x, y): bounds are in slots
+    """
 
     number: int
     label: str
     style: Style
+    look: Look
     line: str
     tail: str
     band: str
     marks: tuple[Mark, ...]
+    note: str = ""
+    note_place: tuple[float, float] = (0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -66,6 +73,18 @@ class View:
     notes: tuple[str, ...]
 
     @property
+    def layers(self) -> list[CurveShapes]:
+        """The curves from the hindmost to the foremost."""
+        return sorted(self.curves, key=lambda curve: LAYERS.index(curve.look))
+
+    @property
+    def groups(self) -> tuple[tuple[str, list[CurveShapes]], ...]:
+        """The curves by how they are drawn, with headings; without, where they are all alike."""
+        groups = [(GROUPS[look], [curve for curve in self.curves if curve.look == look]) for look in GROUPS]
+        kept = tuple((heading, curves) for heading, curves in groups if curves)
+        return kept if len(kept) > 1 else tuple(("", curves) for _, curves in kept)
+
+    @property
     def x_title(self) -> str:
         """The title of the size axis."""
         return AXIS_TITLES[self.axis]
@@ -78,6 +97,7 @@ def draw(panel: Panel, axis: str, metric: str, styles: Mapping[str, Style]) -> V
     interval of the point that sets it: pointwise, not simultaneous.
     """
     lines = [measured(curve, axis, metric) for curve in panel.curves]
+    front = in_front(panel)
     scale = size_scale(entry.size.mean for line in lines for entry in line)
     write = size_writer(axis)
     reference = panel.reference.get(axis)
@@ -92,7 +112,16 @@ def draw(panel: Panel, axis: str, metric: str, styles: Mapping[str, Style]) -> V
         if shown and reference is not None
         else None,
         curves=tuple(
-            _shapes(number, curve, line, frontier(line, axis, metric), scale, styles[curve.label])
+            _shapes(
+                number,
+                curve,
+                line,
+                axis,
+                frontier(line, axis, metric),
+                scale,
+                styles[curve.label],
+                look_of(curve, front),
+            )
             for number, (curve, line) in enumerate(zip(panel.curves, lines, strict=True))
         ),
         notes=_notes(lines, axis),
@@ -100,7 +129,14 @@ def draw(panel: Panel, axis: str, metric: str, styles: Mapping[str, Style]) -> V
 
 
 def _shapes(
-    number: int, curve: Curve, line: Sequence[Measured], steps: Sequence[Measured], scale: SizeScale, style: Style
+    number: int,
+    curve: Curve,
+    line: Sequence[Measured],
+    axis: str,
+    steps: Sequence[Measured],
+    scale: SizeScale,
+    style: Style,
+    look: Look,
 ) -> CurveShapes:
     on_frontier = {step.number for step in steps}
     marks = tuple(
@@ -115,20 +151,23 @@ def _shapes(
         if entry.size.mean > 0
     )
     drawable = [step for step in steps if step.size.mean > 0]
-    if not drawable:
-        return CurveShapes(number, curve.label, style, "", "", "", marks)
+    if not drawable or look == "state":
+        return CurveShapes(number, curve.title, style, look, "", "", "", marks)
     corners = [(_x(scale, step.size.mean), _y(step.recall.mean)) for step in drawable]
     (x, y), *rest = corners
     stairs = "".join(f"H{shortest(right)}V{shortest(high)}" for right, high in rest)
     last_x, last_y = corners[-1]
     return CurveShapes(
         number,
-        curve.label,
+        curve.title,
         style,
+        look,
         f"M{shortest(x)} {shortest(y)}{stairs}" if rest else "",
         f"M{shortest(last_x)} {shortest(last_y)}H{RIGHT}",
-        _band(drawable, [x for x, _ in corners]),
+        _band(drawable, [x for x, _ in corners]) if look == "front" else "",
         marks,
+        curve.bounds if axis == "slots" else "",
+        corners[len(corners) // 2],
     )
 
 

@@ -5,24 +5,27 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dashboards.chart_figures import chart_figure
-from dashboards.paper import draw_legend, paper_axes, pen, say_empty, set_ticks, short
+from dashboards.drawing import LAYERS
+from dashboards.paper import bound_pen, draw_legend, handle, key, paper_axes, pen, say_empty, set_ticks, short
 from dashboards.scale import SizeScale, size_scale, size_writer
-from dashboards.steps import Measured, frontier, measured, recalls_of
-from dashboards.style import LIGHT_COLOURS, MARKERS, Style, band_opacity, styles
+from dashboards.steps import Measured, frontier, in_front, measured, recalls_of
+from dashboards.style import GROUPS, LIGHT_COLOURS, MARKERS, Look, Style, band_opacity, look_of, styles
 from dashboards.text import plain
 from tasks.summary import Panel, Summary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
 T = TypeVar("T")
 
 DPI = 200
 MARKS_NOTE = "filled: on the frontier\nhollow: not on it\nband: pointwise interval"
+BEHIND_PEN: dict[str, Any] = {"color": "#b4b8bd", "linewidth": 0.8, "marker": ".", "markersize": 3}
 METADATA = {"png": {"Software": "slotsweep"}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 """No dates: the same numbers give the same files."""
 
@@ -69,18 +72,58 @@ def _numbered(stem: str, items: Sequence[T]) -> list[tuple[str, T]]:
 
 
 def frontier_figure(panel: Panel, axis: str, style_of: Mapping[str, Style]) -> Figure:
-    """Draw `panel` over `axis`: staircases, pointwise interval bands, points with error bars, chance, legend."""
-    figure, axes = paper_axes(len(panel.curves))
+    """Draw `panel` over `axis`: staircases, pointwise interval bands, points with error bars, chance, legend.
+
+    States of fixed size are marks alone, bounds thin dark lines; of many memories those that are never best are grey.
+    """
+    front = in_front(panel)
+    looks = [look_of(curve, front) for curve in panel.curves]
+    keys = _keys(panel, looks, style_of)
+    figure, axes = paper_axes(len(keys))
     metric = next(iter(recalls_of(panel)), "recall")
+    bounds = [curve.label for curve, look in zip(panel.curves, looks, strict=True) if look == "bound"]
     lines = [[entry for entry in measured(curve, axis, metric) if entry.size.mean > 0] for curve in panel.curves]
     _prepare(axes, panel, axis, metric, size_scale(entry.size.mean for line in lines for entry in line))
-    opacity = band_opacity(len(lines))
-    for curve, line in zip(panel.curves, lines, strict=True):
-        _draw_curve(axes, line, frontier(line, axis, metric), style_of[curve.label], opacity)
+    opacity = band_opacity(looks.count("front"))
+    for curve, line, look in sorted(zip(panel.curves, lines, looks, strict=True), key=lambda one: LAYERS.index(one[2])):
+        steps = frontier(line, axis, metric)
+        if look == "bound":
+            number = bounds.index(curve.label)
+            _draw_steps(axes, steps, bound_pen(number))
+            _draw_note(axes, steps, curve.bounds if axis == "slots" else "", above=number % 2 == 0)
+        elif look == "behind":
+            _draw_steps(axes, steps, BEHIND_PEN)
+        else:
+            _draw_curve(axes, line, steps, style_of[curve.label], look, opacity)
     if not any(lines):
         say_empty(axes, "no finished trial")
-    draw_legend(axes, [(curve.label, style_of[curve.label]) for curve in panel.curves], MARKS_NOTE)
+    draw_legend(axes, keys, MARKS_NOTE)
     return figure
+
+
+def _keys(panel: Panel, looks: Sequence[Look], style_of: Mapping[str, Style]) -> list[tuple[str, Line2D]]:
+    """The legend, with a heading for each group where there are several; those in grey are one key."""
+    keys = []
+    for look, heading in GROUPS.items():
+        styled = [
+            (curve.label, style_of[curve.label]) for curve, one in zip(panel.curves, looks, strict=True) if one == look
+        ]
+        if styled and look != "behind" and len(set(looks)) > 1:
+            keys.append((heading, key()))
+        if look == "front":
+            keys += [(label, handle(style)) for label, style in styled]
+        elif look == "state":
+            keys += [(label, _state_key(style)) for label, style in styled]
+        elif look == "bound":
+            keys += [(label, key(**bound_pen(number))) for number, (label, _) in enumerate(styled)]
+        elif styled:
+            keys.append((f"{len(styled)} never best: see table", key(**BEHIND_PEN)))
+    return keys
+
+
+def _state_key(style: Style) -> Line2D:
+    colour, marker = LIGHT_COLOURS[style.colour], MARKERS[style.marker].matplotlib
+    return key(linestyle="none", color=colour, marker=marker, markersize=5)
 
 
 def _prepare(axes: Axes, panel: Panel, axis: str, metric: str, scale: SizeScale) -> None:
@@ -99,10 +142,24 @@ def _prepare(axes: Axes, panel: Panel, axis: str, metric: str, scale: SizeScale)
                       xytext=(-3, 3), textcoords="offset points", ha="right", color="#555555", fontsize=8)  # fmt: skip
 
 
-def _draw_curve(axes: Axes, line: Sequence[Measured], steps: Sequence[Measured], style: Style, opacity: float) -> None:
+def _draw_steps(axes: Axes, steps: Sequence[Measured], look: Mapping[str, Any]) -> None:
+    """Draw a frontier as a plain staircase, without intervals."""
+    axes.step([step.size.mean for step in steps], [step.recall.mean for step in steps], where="post", **look)
+
+
+def _draw_note(axes: Axes, steps: Sequence[Measured], note: str, *, above: bool) -> None:
+    """Write `note` above or below the middle of a staircase."""
+    for step in steps[len(steps) // 2 :][:1]:
+        axes.annotate(note, (step.size.mean, step.recall.mean), xytext=(3, 3 if above else -9),
+                      textcoords="offset points", fontsize=7)  # fmt: skip
+
+
+def _draw_curve(
+    axes: Axes, line: Sequence[Measured], steps: Sequence[Measured], style: Style, look: Look, opacity: float
+) -> None:
     """Draw one curve with its frontier `steps`."""
     colour, marker = LIGHT_COLOURS[style.colour], MARKERS[style.marker].matplotlib
-    if steps:
+    if steps and look == "front":
         recalls = [step.recall.mean for step in steps]
         edges = [*(step.size.mean for step in steps), axes.get_xlim()[1]]
         lows, highs = _band(steps)

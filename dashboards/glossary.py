@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 METRICS = {
     "recall": "Share of right answers to the queries that the workload asks: one stored item per episode, or every "
-    "item where the stream is a recording. Averaged over the episodes of a trial.",
+    "item where the stream is a recording. On streams of an attention layer the right answer is the class of the token "
+    "with the layer's largest logit, while memories read by cosines. Averaged over the episodes of a trial.",
     "recall_all": "Share of right answers when every stored item is asked for: on average the same as recall where the "
     "one item is drawn at random, with less noise.",
     "recall_credited": "recall, with an empty memory credited with chance instead of a wrong answer.",
@@ -21,10 +22,17 @@ METRICS = {
     "size that is comparable across mechanisms.",
     "bytes_peak": "The same at the moment when most entries are held.",
     "bytes_metadata": "The part of bytes that the policy keeps beside keys and values.",
+    "hits": "Share of tokens whose item a cache holds when they come. An item's first token is never a hit. "
+    "Counted on CPUs only.",
+    "attention_error": "On streams of an attention layer: distance of a query's output from full attention's, over the "
+    "length of that; mean over queries.",
+    "top1_agreement": "On streams of an attention layer: share of queries whose heaviest token is that of full "
+    "attention.",
     "tokens": "Tokens in a stream.",
     "items": "Distinct items in a stream.",
     "build_us_per_token": "Microseconds to write one token, in a batch that may share work between mechanisms.",
     "read_us_per_query": "Microseconds to answer one query, in a batch that may share work between mechanisms.",
+    "lines_per_second": "Log lines that a parser took a second, its masks and the numbering of words included.",
 }
 
 TERMS = {

@@ -26,7 +26,10 @@ LATEX_SPECIALS = str.maketrans(
         "\n": " ",
     }
 )
-MARKDOWN_SPECIALS = str.maketrans({**{char: f"\\{char}" for char in r"\`*_{}[]<>#|~"}, "\n": " "})
+MARKDOWN_SPECIALS = str.maketrans(
+    {**{char: f"\\{char}" for char in r"\`*_{}[]#|~"}, "&": "&amp;", "<": "&lt;", ">": "&gt;", "\n": " "}
+)
+"""As MLflow's pages read it too, in which a backslash before an angle bracket stays one."""
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

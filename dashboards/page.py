@@ -12,7 +12,7 @@ from dashboards.steps import best_within, checkpoints, measured, metric_of
 from dashboards.style import Style
 from dashboards.tables import frontier_axes, metric_names, rows_of
 from dashboards.text import MISSING, bounds, byte_count, count, estimate, fraction, settings, value, writer
-from dashboards.words import findings, scale_notes
+from dashboards.words import findings, look_notes, scale_notes
 from tasks.summary import Curve, Interval, Panel, Point, Summary
 
 SHOWN_FIRST = ("recall", "recall_all", "slots", "bytes")
@@ -71,6 +71,7 @@ class PanelPage:
     cells: Table
     scores: Table
     scale_notes: tuple[str, ...]
+    notes: tuple[str, ...]
     points: dict[str, dict[str, Any]]
 
 
@@ -108,6 +109,7 @@ def panel_page(
         cells=_cells(panel, [name for name in metric_names(points) if name not in constants], styles, methods),
         scores=_scores(panel, styles),
         scale_notes=scale_notes(panel),
+        notes=look_notes(panel),
         points={
             f"{i}-{j}": _hover(curve, point)
             for i, curve in enumerate(panel.curves)
@@ -139,17 +141,18 @@ def _matched(panel: Panel, axis: str, metric: str, styles: Mapping[str, Style]) 
     write = size_writer(axis)
     lines = [(curve, measured(curve, axis, metric)) for curve in panel.curves]
     best = [[best_within(line, size) for size in sizes] for _, line in lines]
-    tops = [max((entry.recall.mean for row in best if (entry := row[i])), default=None) for i in range(len(sizes))]
+    rules = [row for (curve, _), row in zip(lines, best, strict=True) if curve.role != "bound"]
+    tops = [max((entry.recall.mean for row in rules if (entry := row[i])), default=None) for i in range(len(sizes))]
     rows = []
     for (curve, _), found in zip(lines, best, strict=True):
-        cells = [Cell(curve.label, sort=curve.label)]
+        cells = [Cell(curve.title, sort=curve.label)]
         for entry, top in zip(found, tops, strict=True):
             if entry is None:
                 cells.append(Cell(MISSING))
                 continue
             detail = f"{bounds(entry.recall, fraction)}\nat {write(entry.size.mean)}"
             mean = entry.recall.mean
-            cells.append(Cell(fraction(mean), detail, sort=mean, best=mean == top))
+            cells.append(Cell(fraction(mean), detail, sort=mean, best=mean == top and curve.role != "bound"))
         rows.append(Row(tuple(cells), styles[curve.label]))
     columns = (("mechanism", False), *((f"≤ {with_unit(axis, write(size))}", True) for size in sizes))
     return Table(columns, tuple(rows))
@@ -161,7 +164,7 @@ def _cells(panel: Panel, names: Sequence[str], styles: Mapping[str, Style], meth
     varied = list(dict.fromkeys(name for _, point in rows_of(panel) for name in point.settings))
     rows = []
     for curve, point in rows_of(panel):
-        cells = [Cell(curve.label, sort=curve.label)]
+        cells = [Cell(curve.title, sort=curve.label)]
         cells += [_setting(point.settings.get(name)) for name in varied]
         cells += [_number(metric_of(point, name), name, point.done, letters) for name in names]
         short = point.done < point.seeds
@@ -204,7 +207,7 @@ def _scores(panel: Panel, styles: Mapping[str, Style]) -> Table:
     rows = []
     for curve in panel.curves:
         numbers = [scores.get(axis) for scores in (curve.hypervolume, curve.area) for axis in panel.axes]
-        cells = [Cell(curve.label, sort=curve.label)]
+        cells = [Cell(curve.title, sort=curve.label)]
         cells += [
             Cell("undefined", "too few points finished")
             if number is None
@@ -224,7 +227,7 @@ def _hover(curve: Curve, point: Point) -> dict[str, Any]:
         if interval := metric_of(point, name):
             lines.append([name, write(interval.mean), bounds(interval, write)])
     seeds = f"n = {point.done}" if point.done == point.seeds else f"n = {point.done} of {point.seeds} seeds"
-    return {"label": curve.label, "settings": settings(point.settings), "lines": lines, "seeds": seeds}
+    return {"label": curve.title, "settings": settings(point.settings), "lines": lines, "seeds": seeds}
 
 
 def problems(summary: Summary) -> tuple[Problem, ...]:

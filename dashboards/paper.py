@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
 AXES_INCHES = (6.2, 3.9)
 LEFT, BOTTOM, TOP = 0.65, 0.6, 0.42
@@ -52,11 +53,21 @@ def pen(style: Style) -> dict[str, Any]:
     }
 
 
-def handle(style: Style) -> Any:
+def bound_pen(number: int) -> dict[str, Any]:
+    """The line of a figure's first, second, ... bound, as keywords of Matplotlib: thin, dark, dashed but for one."""
+    return {"color": "#222222", "linewidth": 0.9, "linestyle": (0, (4, 2)) if number else "solid"}
+
+
+def handle(style: Style) -> Line2D:
     """What stands for `style` in a legend."""
+    return key(marker=MARKERS[style.marker].matplotlib, markersize=5, **pen(style))
+
+
+def key(**look: Any) -> Line2D:
+    """What stands in a legend for lines and marks that look so; without a look, nothing stands there."""
     from matplotlib.lines import Line2D
 
-    return Line2D([], [], marker=MARKERS[style.marker].matplotlib, markersize=5, **pen(style))
+    return Line2D([], [], **(look or {"linestyle": "none"}))
 
 
 def say_empty(axes: Axes, text: str) -> None:
@@ -64,14 +75,14 @@ def say_empty(axes: Axes, text: str) -> None:
     axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", fontsize=14)
 
 
-def draw_legend(axes: Axes, entries: Sequence[tuple[str, Style]], note: str) -> None:
-    """A legend to the right of `axes` of (label, style), and `note` below it.
+def draw_legend(axes: Axes, entries: Sequence[tuple[str, Line2D]], note: str) -> None:
+    """A legend to the right of `axes` of (label, what stands for it), and `note` below it.
 
     Labels are set after the legend is made: Matplotlib drops those that begin with an underscore.
     """
     if not entries:
         return
-    legend = axes.legend([handle(style) for _, style in entries], ["x"] * len(entries), loc="upper left",
+    legend = axes.legend([shown for _, shown in entries], ["x"] * len(entries), loc="upper left",
                          bbox_to_anchor=(1.02, 1.01), ncols=_columns(len(entries)), frameon=False, fontsize=8,
                          borderaxespad=0)  # fmt: skip
     axes.annotate(note, (1.02, 0), xycoords="axes fraction", color="#555555", fontsize=7, va="bottom")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,10 +35,10 @@ def render(template: str, styles: tuple[str, ...], scripts: tuple[str, ...], **v
     """
     from markupsafe import Markup
 
-    style = palette_css() + "".join(_read(name) for name in styles)
-    script = "".join(_read(name) for name in scripts)
+    style = palette_css() + "".join(read(name) for name in styles)
+    script = "".join(read(name) for name in scripts)
     return (
-        _environment()
+        environment(TEMPLATES)
         .get_template(template)
         .render(
             style=Markup(style),
@@ -49,22 +50,24 @@ def render(template: str, styles: tuple[str, ...], scripts: tuple[str, ...], **v
     )
 
 
-def _read(name: str) -> str:
+def read(name: str) -> str:
+    """The text of a file of TEMPLATES."""
     return (TEMPLATES / name).read_text(encoding="utf-8")
 
 
-def _environment() -> Environment:
-    """Jinja with automatic escaping everywhere; only our own style and script are marked as safe."""
+@cache
+def environment(*folders: Path) -> Environment:
+    """Jinja over the templates in `folders`, with automatic escaping everywhere; our own style and script excepted."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
+    made = Environment(
+        loader=FileSystemLoader(folders),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(
+    made.globals.update(
         box=_BOX,
         chart_box=_CHART_BOX,
         n=drawing.shortest,
@@ -73,7 +76,7 @@ def _environment() -> Environment:
         band_opacity=band_opacity,
         markers=MARKERS,
     )
-    return environment
+    return made
 
 
 def palette_css() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from dashboards.text import finite
 from tasks.staircase import on_frontier
@@ -15,6 +16,9 @@ SAME_SIZE = 1.05
 """Sizes within this ratio share a column of the table of matched sizes."""
 
 MOST_CHECKPOINTS = 8
+
+MOST_IN_FRONT = 12
+"""Memories up to which a figure shows all alike: colours and marks of more cannot be told apart."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,22 @@ def recalls_of(panel: Panel) -> tuple[str, ...]:
     """The recall metrics that at least one point of `panel` has."""
     points = [point for curve in panel.curves for point in curve.points]
     return tuple(name for name in RECALLS if any(metric_of(point, name) for point in points))
+
+
+def in_front(panel: Panel) -> frozenset[str]:
+    """Labels of the memories that figures of `panel` show in colour; bounds and states of fixed size look otherwise.
+
+    All where they are few; else those that no other memory beats at some size, on one of the panel's axes.
+    """
+    memories = [curve for curve in panel.curves if curve.role == "memory"]
+    if len(memories) <= MOST_IN_FRONT:
+        return frozenset(curve.label for curve in memories)
+    leading = set()
+    for axis, metric in product(panel.axes, recalls_of(panel)):
+        entries = [(curve.label, entry) for curve in memories for entry in measured(curve, axis, metric)]
+        kept = on_frontier([one.size.mean for _, one in entries], [one.recall.mean for _, one in entries])
+        leading |= {label for (label, _), keep in zip(entries, kept, strict=True) if keep}
+    return frozenset(leading)
 
 
 def checkpoints(panel: Panel, axis: str, metric: str) -> tuple[float, ...]:

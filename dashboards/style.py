@@ -7,10 +7,12 @@ The colours start from Okabe and Ito's (2008), moved until each has a contrast o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
-from tasks.summary import Chart, Panel
+from dashboards.steps import in_front
+from tasks.summary import Chart, Curve, Panel
 
 LIGHT_COLOURS = ("#0047ba", "#e83515", "#1a7a4b", "#982b9b", "#778118", "#3c3d42", "#4b7ed2", "#973725")
 DARK_COLOURS = ("#5289fc", "#e99044", "#3ec8b2", "#c47ccb", "#fdcf3e", "#dae8b5", "#b1e2ff", "#f85a77")
@@ -51,9 +53,41 @@ class Style:
     dash: int
 
 
-def styles(panels: Iterable[Panel], charts: Iterable[Chart] = ()) -> dict[str, Style]:
-    """A style for each label of a curve, then of a chart's line, in order of first appearance."""
-    labels = dict.fromkeys(curve.label for panel in panels for curve in panel.curves)
+Look = Literal["front", "behind", "state", "bound"]
+"""How a frontier figure draws a curve: a staircase in colour; one in grey, behind those; marks alone, of a state of
+fixed size; a thin dark line, of a bound."""
+
+GROUPS: dict[Look, str] = {
+    "front": "memories",
+    "behind": "memories never best, in grey",
+    "state": "states of fixed size",
+    "bound": "bounds",
+}
+"""Headings of a legend, for its groups from first to last."""
+
+
+def look_of(curve: Curve, front: frozenset[str]) -> Look:
+    """How to draw `curve` where the memories of `front` are shown in colour."""
+    if curve.role != "memory":
+        return curve.role
+    return "front" if curve.label in front else "behind"
+
+
+def styles(panels: Sequence[Panel], charts: Iterable[Chart] = ()) -> dict[str, Style]:
+    """A style for each label of a curve, then of a chart's line, in order of first appearance.
+
+    Where some memories are drawn in grey, the others come first, so that those in colour differ most.
+    """
+    shown = [
+        (curve.label, look_of(curve, front))
+        for panel in panels
+        for front in [in_front(panel)]
+        for curve in panel.curves
+    ]
+    behind = {label for label, look in shown if look == "behind"} - {label for label, look in shown if look == "front"}
+    labels = dict.fromkeys(label for label, _ in shown)
+    if behind:
+        labels = dict.fromkeys(sorted(labels, key=lambda label: label in behind))
     labels |= dict.fromkeys(line.label for chart in charts for line in chart.lines)
     colours = len(LIGHT_COLOURS)
     return {label: Style(i % colours, i % len(MARKERS), i // colours % len(DASHES)) for i, label in enumerate(labels)}

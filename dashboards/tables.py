@@ -120,7 +120,7 @@ def _cells(panel: Panel, names: Iterable[str]) -> Iterator[list[str]]:
         for name in names:
             found = metric_of(point, name)
             numbers.append(MISSING if found is None else estimate(found, writer(name)))
-        yield [curve.label, settings(point.settings), *numbers, f"{point.done}/{point.seeds}", frontier_axes(point)]
+        yield [curve.title, settings(point.settings), *numbers, f"{point.done}/{point.seeds}", frontier_axes(point)]
 
 
 def frontier_axes(point: Point) -> str:

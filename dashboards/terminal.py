@@ -67,10 +67,10 @@ def _cells_table(panel: Panel) -> Table:
     for curve in panel.curves:
         alone = len(curve.points) == 1
         if not alone:
-            table.add_row(Text(curve.label, style="bold"))
+            table.add_row(Text(curve.title, style="bold"))
         for point in curve.points:
             options = settings(point.settings) if point.settings or not alone else ""
-            name = Text.assemble((curve.label, "bold"), " ", options) if alone else Text(f"  {options}")
+            name = Text.assemble((curve.title, "bold"), " ", options) if alone else Text(f"  {options}")
             numbers = map(Text, _cell(point, metric, panel.axes))
             table.add_row(name, *numbers, style=None if point.done else "dim")
     return table
@@ -92,7 +92,7 @@ def _scores_table(panel: Panel) -> Table:
 
     table = _table("", ("mechanism", "over", "hypervolume", "area"))
     for curve in panel.curves:
-        for axis, label in zip(panel.axes, (curve.label, ""), strict=False):
+        for axis, label in zip(panel.axes, (curve.title, ""), strict=False):
             scores = (_score(curve.hypervolume.get(axis)), _score(curve.area.get(axis)))
             table.add_row(Text(label, style="bold"), axis, *(Text(score) for score in scores))
     table.caption = Text(" ".join(scale_notes(panel)), style="dim")

@@ -6,7 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dashboards.scale import size_writer, with_unit
-from dashboards.steps import Measured, best_within, checkpoints, measured, metric_of, recalls_of, smallest_reaching
+from dashboards.steps import (
+    Measured,
+    best_within,
+    checkpoints,
+    in_front,
+    measured,
+    metric_of,
+    recalls_of,
+    smallest_reaching,
+)
+from dashboards.style import look_of
 from dashboards.tables import rows_of
 from dashboards.text import bounds, byte_count, duration, estimate, fraction, listing, plain, plural, settings
 from tasks.summary import Interval, Panel, Point, ReportInput
@@ -29,7 +39,7 @@ def overview(report: ReportInput) -> str:
     trials, done = counts.get("trials", 0), counts.get("done", 0)
     text = f"{_compared(report.summary.panels)}{done:,} of {plural(trials, 'trial')} finished"
     if report.seconds is not None:
-        text += f" in {duration(report.seconds)}"
+        text += f", computed in {duration(report.seconds)}"
     if reused := counts.get("reused", 0):
         text += f"; {reused:,} of {trials:,} were reused from earlier sweeps"
     text += "."
@@ -52,14 +62,15 @@ def _compared(panels: Sequence[Panel]) -> str:
 def findings(panel: Panel) -> str:
     """What the numbers of `panel` say about recall against slots, or where it has none, against bytes.
 
-    Which curves reach a mean recall of 0.99 and at what measured size, which never do, and which is best at or under
-    a few sizes. Statements are about means; intervals stand beside them, and no difference is called significant.
+    Bounds left aside: which curves reach a mean recall of 0.99 and at what measured size, which never do, and which is
+    best at or under a few sizes. Statements are about means; intervals stand beside them, and no difference is called
+    significant.
     """
     metric = next(iter(recalls_of(panel)), None)
     if metric is None:
         return "No trial has finished, so there is nothing to compare yet."
     axis = panel.axes[0]
-    lines = [_Line(curve.label, measured(curve, axis, metric)) for curve in panel.curves]
+    lines = [_Line(curve.label, measured(curve, axis, metric)) for curve in panel.curves if curve.role != "bound"]
     reached = [(line.label, found) for line in lines if (found := smallest_reaching(line.entries, TARGET))]
     reached.sort(key=lambda pair: pair[1].size.mean)
     sentences = [
@@ -148,6 +159,20 @@ def _best(panel: Panel, lines: Sequence[_Line], axis: str, metric: str) -> str:
         if top >= TARGET or len(phrases) == MOST_SIZES:
             break
     return f"Best in the mean: {'; '.join(phrases)}." if phrases else ""
+
+
+def look_notes(panel: Panel) -> tuple[str, ...]:
+    """What figures of `panel` draw otherwise than most curves, and why."""
+    front = in_front(panel)
+    looks = {look_of(curve, front) for curve in panel.curves}
+    notes = {
+        "behind": "Memories in grey are never the best of all at or under a size, in slots or in bytes; pointing at "
+        "their marks shows their names.",
+        "state": "States of fixed size are marks alone; their rows count as slots.",
+        "bound": "Thin dark lines are bounds in slots, of that alone which stands beside their names: states of fixed "
+        "size may lie above them.",
+    }
+    return tuple(text for look, text in notes.items() if look in looks)
 
 
 def scale_notes(panel: Panel) -> tuple[str, ...]:

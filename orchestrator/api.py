@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from orchestrator.caps import UNCAPPED, Caps
 from orchestrator.lacking import refuse_lacking
 from orchestrator.machines import planned
 from orchestrator.plan_summary import PlanSummary, describe
@@ -55,12 +56,15 @@ def run(
     use_cache: bool = True,
     executor: Literal["ray", "inline"] = "ray",
     wait: float = 0.0,
+    caps: Caps = UNCAPPED,
 ) -> Sweep:
     """Submit `spec` and run it until every trial is done or failed. `inline` computes in this process, without Ray.
 
     wait: minutes to wait for workers that the sweep needs and nobody offers yet
+    caps: what it may take of its workers before it is paused
     """
-    from orchestrator.runner import execute, submit_plan
+    from orchestrator.owner import Owner
+    from orchestrator.runner import execute, submit_plans
     from orchestrator.scheduler import StopRequest
     from orchestrator.store.store import Store
 
@@ -68,14 +72,24 @@ def run(
     if executor == "inline":
         settings = replace(settings, ray_address=None)  # this machine is the fleet
     read = load_spec(str(spec), overrides)
-    made = planned(replace(read, policy=replace(read.policy, wait=wait)), settings)
+    made = planned(replace(read, policy=replace(read.policy, wait=wait, caps=caps)), settings)
     check_before_submitting(made, settings)
     refuse_lacking(made, settings, use_cache=use_cache)
     store = Store.open(settings.database_url)
-    submitted = submit_plan(store, made, use_cache=use_cache)
-    [outcome] = execute(
-        settings, store, [submitted.sweep], executor=executor, on_progress=lambda _: None, stop=StopRequest()
-    )
+    owner = Owner(store).begin()
+    try:
+        [submitted] = submit_plans(store, [made], use_cache=use_cache, owner=owner.id)
+        [outcome] = execute(
+            settings,
+            store,
+            [submitted.sweep],
+            executor=executor,
+            on_progress=lambda _: None,
+            stop=StopRequest(),
+            owner=owner,
+        )
+    finally:
+        owner.end()
     row = outcome.sweep
     report = None if outcome.drawn is None else outcome.drawn.path
     return Sweep(row.id, row.state, row.trials, row.counts.done, row.counts.failed, row.reused, report)

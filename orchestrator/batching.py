@@ -25,8 +25,11 @@ launching kernels costs it the same for few trials as for many."""
 STREAM_SECONDS = 2e-4
 TOKEN_SECONDS = 2.5e-7
 PAIR_SECONDS = 2.5e-9
-"""Rough costs of a stream, of a token read by one memory, and of one pair of tokens compared; only batch sizes depend
-on them."""
+MADE_SECONDS = 3e-6
+CHUNKED_SECONDS = 1e-5
+"""Rough costs of a stream, of a token read by one memory, and of one pair of tokens compared; and, of streams that are
+read in chunks, of a token made and of one read. Only batch sizes, and estimates without measured costs, depend on
+them."""
 
 
 @dataclass(frozen=True)
@@ -51,19 +54,23 @@ def batches(
     """
     groups: dict[int, str] = {}
     costs: dict[str, tuple[float, float]] = {}
+    together: dict[int, bool] = {}
+    alone: dict[int, bool] = {}
     batch: list[Pending] = []
     seconds, limit = 0.0, MOST_TRIALS
     for trial in _paged(pending):
         if trial.cell not in groups:
             groups[trial.cell] = stream_group(cells[trial.cell])
             costs[groups[trial.cell]] = guessed_costs(cells[trial.cell])
+            together[trial.cell] = trains_together(cells[trial.cell])
+            alone[trial.cell] = trains_alone(cells[trial.cell])
         group = groups[trial.cell]
         per_stream, per_trial = costs[group]
         new_stream = not batch or trial.seed != batch[-1].seed
         target = TARGET_SECONDS if cells[trial.cell].device in ("cpu", "any") else ACCELERATOR_TARGET_SECONDS
-        apart = by_seed and not trains_together(cells[trial.cell])
+        apart = by_seed and not together[trial.cell]
         full = apart or seconds >= target or len(batch) >= MANY_TRIALS
-        limit = min(limit, trial.batch_limit or MOST_TRIALS, 1 if trains_alone(cells[trial.cell]) else MOST_TRIALS)
+        limit = min(limit, trial.batch_limit or MOST_TRIALS, 1 if alone[trial.cell] else MOST_TRIALS)
         crowded = (full and new_stream) or len(batch) >= limit
         if batch and (crowded or groups[batch[-1].cell] != group):
             yield Batch(cells, tuple(batch))
@@ -125,6 +132,9 @@ def guessed_costs(cell: CellRow) -> tuple[float, float]:
     if is_trained(cell):
         return 0.0, 0.0
     tokens = stream_tokens(cell.workload)
+    config = stream_config(cell.workload)
+    if WORKLOADS.implementation(config.name).is_long(config):
+        return cell.episodes * MADE_SECONDS * tokens, cell.episodes * CHUNKED_SECONDS * tokens
     return (
         cell.episodes * (STREAM_SECONDS + PAIR_SECONDS * tokens * tokens),
         cell.episodes * TOKEN_SECONDS * tokens,
@@ -133,7 +143,12 @@ def guessed_costs(cell: CellRow) -> tuple[float, float]:
 
 def stream_tokens(workload: Mapping[str, object]) -> int:
     """Tokens in one stream of a workload, given as an identity."""
-    name = str(workload["name"])
-    config = WORKLOADS.config_class(name).model_validate(workload)
+    config = stream_config(workload)
+    return WORKLOADS.implementation(config.name).tokens(config)
+
+
+def stream_config(workload: Mapping[str, object]) -> WorkloadConfig:
+    """The config of a workload, given as an identity. Reads no data."""
+    config = WORKLOADS.config_class(str(workload["name"])).model_validate(workload)
     assert isinstance(config, WorkloadConfig)
-    return WORKLOADS.implementation(name).tokens(config)
+    return config

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.errors import RequestError
+from orchestrator.errors import NotThereError
 from orchestrator.lacking import part_lacking
 from orchestrator.machines import planned
 from orchestrator.plan import Plan
@@ -51,11 +51,11 @@ class Measurements:
 
 
 def known_paper(name: str) -> Paper:
-    """The claims of a paper. Raises RequestError for a paper that has none."""
+    """The claims of a paper. Raises NotThereError for a paper that has none."""
     from tasks.claims import PAPERS, read_claims
 
     if name not in PAPERS:
-        raise RequestError(f"there are no claims of a paper `{name}`; papers: {', '.join(PAPERS)}")
+        raise NotThereError(f"there are no claims of a paper `{name}`; papers: {', '.join(PAPERS)}")
     return read_claims(name)
 
 
@@ -141,8 +141,7 @@ def judge_paper(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         seconds=seconds,
         judgements=tuple(
-            _with_seeds(_with_reason(one, measurements.lacking), measurements.other)
-            for one in judge(paper.claims, rows)
+            _with_seeds(with_reason(one, measurements.lacking), measurements.other) for one in judge(paper.claims, rows)
         ),
         machines=tuple(machines.values()),
         software={name: str(value) for name, value in software_record().items()},
@@ -150,7 +149,7 @@ def judge_paper(
     )
 
 
-def _with_reason(judgement: Judgement, lacking: Mapping[str, str]) -> Judgement:
+def with_reason(judgement: Judgement, lacking: Mapping[str, str]) -> Judgement:
     """A claim that nothing measured because its data cannot be had says so."""
     reason = lacking.get(judgement.sweep or "")
     if judgement.verdict != "not measured" or reason is None:

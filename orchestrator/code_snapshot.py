@@ -10,7 +10,7 @@ import hashlib
 import io
 import zipfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.siblings import ROOT
@@ -21,10 +21,15 @@ EPOCH = (1980, 1, 1, 0, 0, 0)
 
 @dataclass(frozen=True)
 class CodeSnapshot:
-    """An archive of source files and its hash."""
+    """An archive of source files and its hash.
+
+    commit, dirty   of the git checkout that it was taken from, where it was: the same files may be of several commits
+    """
 
     digest: str
     archive: bytes
+    commit: str | None = field(default=None, compare=False)
+    dirty: bool | None = field(default=None, compare=False)
 
     def unpack(self, parent: Path) -> Path:
         """The folder under `parent` with the files, unpacked now unless it is there already."""

@@ -14,8 +14,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator.errors import ExecutorError, RequestError
-from orchestrator.settings import Settings
+from orchestrator.errors import ExecutorError, RequestError, ServiceError
+from orchestrator.secrecy import HIDDEN, without_secrets
+from orchestrator.settings import Settings, private_folder
 from orchestrator.software import LIBRARIES, library_version
 
 LEAST_DISK_BYTES = 2 * 10**9
@@ -39,16 +40,15 @@ class Finding:
 
 
 def examine(settings: Settings) -> list[Finding]:
-    """Run every check; none raises."""
+    """Run every check; none raises. Whoever works with a service needs that, and no store of their own."""
+    stores = [_database, _mlflow, _optuna] if settings.server is None else [_service]
     checks: list[Callable[[Settings], Finding]] = [
         _python,
         _libraries,
         _torch,
         _home,
         _disk,
-        _database,
-        _mlflow,
-        _optuna,
+        *stores,
         _kernels,
         _hardware,
         _gpu,
@@ -62,7 +62,7 @@ def examine(settings: Settings) -> list[Finding]:
     for check in checks:
         try:
             finding = check(settings)
-        except (RequestError, ExecutorError) as error:
+        except (RequestError, ExecutorError, ServiceError) as error:
             finding = Finding(check.__name__.lstrip("_"), False, str(error), CURES[check])
         except Exception as error:
             finding = Finding(check.__name__.lstrip("_"), False, f"{type(error).__name__}: {error}", CURES[check])
@@ -71,19 +71,19 @@ def examine(settings: Settings) -> list[Finding]:
 
 
 def _without_passwords(text: str, settings: Settings) -> str:
-    """`text` without the passwords of the addresses that `settings` name."""
+    """`text` without secrets, nor the passwords of the addresses that `settings` name."""
     from sqlalchemy import make_url
     from sqlalchemy.exc import ArgumentError
 
-    for address in (settings.database_url, settings.tracking_uri):
+    for address in (settings.database_url, settings.tracking_uri, settings.optuna_url):
         try:
             password = make_url(address).password
         except (ArgumentError, ValueError):  # no address: the check of it says so, and may quote it
-            text = text.replace(address, "***")
+            text = text.replace(address, HIDDEN)
             continue
         if password:
-            text = text.replace(str(password), "***")
-    return text
+            text = text.replace(str(password), HIDDEN)
+    return without_secrets(text)
 
 
 def _python(_: Settings) -> Finding:
@@ -124,7 +124,7 @@ def _torch(_: Settings) -> Finding:
 
 
 def _home(settings: Settings) -> Finding:
-    settings.home.mkdir(parents=True, exist_ok=True)
+    private_folder(settings.home)
     with tempfile.TemporaryFile(dir=settings.home):
         return Finding("home", True, f"{settings.home} can be written")
 
@@ -169,6 +169,15 @@ def _optuna(settings: Settings) -> Finding:
     engine = open_store(settings.optuna_url)
     engine.dispose()
     return Finding("optuna", True, str(engine.url))
+
+
+def _service(settings: Settings) -> Finding:
+    """Whether the service answers, and takes the token."""
+    from orchestrator.client.http import Connection
+
+    connection = Connection(settings)
+    me = connection.tree(connection.get("/me"))
+    return Finding("service", True, f"{connection.url} knows the token: of {me['user']}, {me['role']}")
 
 
 def _kernels(settings: Settings) -> Finding:
@@ -329,6 +338,7 @@ CURES: dict[Callable[[Settings], Finding], str] = {
     _database: "if it does not say what to do: correct SLOTSWEEP_DATABASE_URL, or unset it to use SQLite",
     _mlflow: "correct SLOTSWEEP_TRACKING_URI, or unset it to use SQLite",
     _optuna: "correct SLOTSWEEP_OPTUNA_URL, or unset it to use SQLite",
+    _service: "correct SLOTSWEEP_SERVER and SLOTSWEEP_TOKEN, or unset both to work with a store of your own",
     _kernels: "set SLOTSWEEP_HOME to a folder that can be written, and see that numba works: python -c 'import numba'",
     _hardware: "this should always work: please report it",
     _gpu: "see that torch works: python -c 'import torch; torch.cuda.is_available()'",

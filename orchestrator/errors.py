@@ -11,6 +11,10 @@ class RequestError(Exception):
     exit_code = WRONG_REQUEST
 
 
+class NotThereError(RequestError):
+    """What is asked for by its name (a sweep, a paper) does not exist."""
+
+
 class StoreError(Exception):
     """The database cannot be used; the message says why and what to do."""
 
@@ -27,3 +31,9 @@ class PreparationError(ExecutorError):
     """The sweep itself cannot be prepared (its data, or code it brings): the user's to mend."""
 
     exit_code = WRONG_REQUEST
+
+
+class ServiceError(Exception):
+    """The service cannot be reached or does not answer as one should; the message says why and what to do."""
+
+    exit_code = SYSTEM_FAILED

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from models.devices.device import DeviceClass
 from orchestrator.errors import ExecutorError, RequestError
@@ -22,6 +22,9 @@ from workers.gcs import (
     reach,
     split_address,
 )
+
+if TYPE_CHECKING:
+    from workers.host import WorkerCard
 
 NODES_NAMED = 8
 
@@ -42,6 +45,11 @@ class Want:
     device: DeviceClass
     accelerator: str | None = None
     machine: str | None = None
+
+    @classmethod
+    def of(cls, card: WorkerCard) -> Want:
+        """The class, model and machine that a worker is."""
+        return cls(card.device, card.accelerator, card.machine)
 
     def met_by(self, workers: Iterable[Want]) -> bool:
         """Whether one of `workers`, each given as the class, model and machine that it is, will do."""
@@ -69,6 +77,11 @@ def _model_words(name: str) -> str:
 
 Demand = frozenset[Want]
 """Wants of which one is enough: a trial for `any` device can do with each class that its mechanism runs on."""
+
+
+def cheapest(demand: Demand) -> Demand:
+    """What of `demand` to do with where machines are paid for by the hour: CPUs, if these are among it."""
+    return frozenset(want for want in demand if want.device == "cpu") or demand
 
 
 @dataclass(frozen=True)

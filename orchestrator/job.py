@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,8 +11,8 @@ from itertools import chain
 from pathlib import Path
 
 from models.devices.device import DeviceClass
-from orchestrator.batching import Batch, batches, batches_of, shuffled
-from orchestrator.fleet import Demand, Want
+from orchestrator.batching import Batch, batches, batches_of, shuffled, stream_config
+from orchestrator.fleet import Demand, Want, cheapest
 from orchestrator.growth import Grower, Growth
 from orchestrator.outlook import Outlook, Span
 from orchestrator.spec.spec import Policy
@@ -23,6 +23,13 @@ from tasks.devices import classes_for
 from tasks.kind import KINDS
 from workers.batch import BatchReport, BatchTask, load_mechanism
 from workers.host import WorkerCard
+
+RECKONING_SHARE = 20.0
+"""Reckoning how long the rest of a sweep takes is long where cells are many: this many times that passes in between."""
+
+
+GETTING_READY = "workers get ready"
+"""How it begins what a sweep is said to wait for while its workers are prepared."""
 
 
 @dataclass(frozen=True)
@@ -54,15 +61,26 @@ class Progress:
 class Job:
     """Hands out a sweep's batches; those given back are handed out again after the others.
 
+    exhausted  a worker found nothing to be handed out
+    broken     why it cannot go on, by its own fault or its caps; None: it can
+
     Where batches are long, the longest go first, so that no worker is left alone with one at the end; others follow in
     plan order. Trials that share streams stay together, seed by seed. Where time is measured, the order is random.
     """
 
     def __init__(
-        self, store: Store, sweep: SweepRow, policy: Policy, growth: Growth | None = None, saved: Path | None = None
+        self,
+        store: Store,
+        sweep: SweepRow,
+        policy: Policy,
+        growth: Growth | None = None,
+        saved: Path | None = None,
+        *,
+        thrifty: bool = False,
     ) -> None:
-        """saved: a folder for long trainings on their way"""
+        """saved: a folder for long trainings on their way; thrifty: trials for several classes go to the cheapest"""
         self.sweep = sweep
+        self._thrifty = thrifty
         self._saved = None if saved is None else str(saved)
         self.policy = policy
         self._grower = Grower(growth) if growth is not None else None
@@ -70,9 +88,13 @@ class Job:
         self.running: dict[int, Batch] = {}
         self.closed = False
         self.begun = False
+        self.exhausted = False
+        self.broken: str | None = None
         self.stuck_since: float | None = None
         self.read_since = time.monotonic()
         self._failures = 0
+        self._reckon_after = 0.0
+        self._used = store.worker_seconds(sweep.id) if policy.caps.limited else {}
         self.progress = Progress(
             sweep.id, sweep.name, sweep.counts.total, sweep.counts.done, sweep.counts.failed + sweep.counts.cancelled
         )
@@ -97,14 +119,32 @@ class Job:
         """Whether so many trials failed, since this job began, that the sweep is to stop."""
         return self.policy.stop_after is not None and self._failures >= self.policy.stop_after
 
+    def charge(self, device: DeviceClass, seconds: float) -> None:
+        """A worker of a device class has computed for the sweep, for so long."""
+        self._used[device] = self._used.get(device, 0.0) + seconds
+
+    def over_cap(self, running: Mapping[str, float]) -> str | None:
+        """Which cap is used up, in words, with the seconds of what is `running` by device class; None: none."""
+        if not self.policy.caps.limited:
+            return None
+        devices = self._used.keys() | running.keys()
+        return self.policy.caps.reached({one: self._used.get(one, 0.0) + running.get(one, 0.0) for one in devices})
+
     @property
     def demands(self) -> AbstractSet[Demand]:
         """What the sweep's cells need: one of each of these."""
         return {self._demand(cell) for cell in self._cells} | {self._demand_of(cell) for cell in self._samples}
 
     def demands_left(self, *, read: bool) -> AbstractSet[Demand]:
-        """What waiting trials need that workers could not be handed; all demands if no worker has `read` any."""
+        """What waiting trials need that workers could not be handed; all demands if nobody has `read` any."""
         return self._waiting.set_aside if read else self.demands
+
+    def count_waiting(self, most: int) -> dict[Want, int]:
+        """Batches that wait for workers, by what could run them; `most` where there are more."""
+        if self.closed or self.spent:
+            return {}
+        wants = {want for demand in self.demands for want in demand}
+        return {want: self._waiting.count(want, most) for want in wants}
 
     def _demand(self, cell: int) -> Demand:
         """Workers of which one can run the trials of a cell (a row). Times are measured on the machine of their key."""
@@ -115,17 +155,23 @@ class Job:
     def _demand_of(self, cell: CellRow) -> Demand:
         model = self.policy.accelerator
         classes: AbstractSet[DeviceClass] = (
-            classes_for("any", self.sweep.kind, load_mechanism(cell.mechanism), cell.dtype)
+            classes_for(
+                "any", self.sweep.kind, load_mechanism(cell.mechanism), cell.dtype, stream_config(cell.workload)
+            )
             if cell.device == "any"
             else {cell.device}
         )
-        return frozenset(Want(device, None if device == "cpu" else model, cell.machine) for device in classes)
+        demand = frozenset(Want(device, None if device == "cpu" else model, cell.machine) for device in classes)
+        return cheapest(demand) if self._thrifty else demand
 
     def next_batch(self, worker: WorkerCard) -> Batch | None:
         """The next batch to hand to `worker`; None when there is none for it right now."""
         if self.closed or self.spent:
+            self.exhausted = True
             return None
-        return self._waiting.next(Want(worker.device, worker.accelerator, worker.machine))
+        batch = self._waiting.next(Want.of(worker))
+        self.exhausted = batch is None and not self._waiting.set_aside
+        return batch
 
     @property
     def growing(self) -> bool:
@@ -143,30 +189,32 @@ class Job:
             self._grower.wait(seconds)
 
     def grow(self) -> bool:
-        """Take up what was added to the sweep; whether anything was."""
+        """Take up what was added to the sweep; whether its progress is another one now."""
         if self._grower is None or self.closed or self.spent:
             return False
-        grown = self._grower.take()
+        before, grown = self.progress, self._grower.take()
         for one in grown:
             self._cells.update(one.cells)
             self._waiting.add(batches_of(one.trials, self._cells))
         if grown:
             total = self.progress.total + sum(len(one.trials) for one in grown)
-            self.progress = replace(self.progress, total=total, growth=self._grower.words, left=self._left())
-        return bool(grown)
+            left = self._left(self.progress.seconds, total - self.progress.done - self.progress.failed)
+            self.progress = replace(self.progress, total=total, growth=self._grower.words, left=left)
+        return self.progress != before
 
     def close(self) -> None:
         """Nobody works on the sweep here any more."""
         if self._grower is not None:
             self._grower.close()
 
-    def hasten(self, batch: Batch, trials: set[int]) -> None:
+    def hasten(self, batch: Batch, trials: AbstractSet[int]) -> None:
         """Hand out those of `batch`'s trials that are in `trials` before everything else."""
         self._waiting.hasten(Batch(batch.cells, tuple(trial for trial in batch.trials if trial.trial in trials)))
 
     def start_over(self) -> None:
         """Look through the sweep again for trials that wait: some were given back, or added."""
         self._waiting.start_over()
+        self.exhausted = False
         self.read_since = time.monotonic()
 
     def wait_for(self, why: str | None) -> bool:
@@ -203,23 +251,29 @@ class Job:
     def count(self, accepted: Accepted, seconds: float) -> None:
         """Add what an attempt brought to the progress."""
         self._failures += accepted.failed
+        ended = accepted.done + accepted.failed
         self.progress = replace(
             self.progress,
             done=self.progress.done + accepted.done,
             failed=self.progress.failed + accepted.failed,
-            computed=self.progress.computed + accepted.done + accepted.failed,
+            computed=self.progress.computed + ended,
             seconds=seconds,
+            left=self._left(seconds, self.progress.total - self.progress.done - self.progress.failed - ended),
         )
-        self.progress = replace(self.progress, left=self._left())
 
-    def _left(self) -> float | None:
-        """Seconds that the rest will take, as far as can be told."""
-        seconds = self.progress.seconds
+    def _left(self, seconds: float, trials: int) -> float | None:
+        """Seconds that the rest, so many trials, will take, as far as can be told after so many seconds."""
         if self._grower is not None:
             share = self._grower.share
             return seconds * (1.0 - share) / share if share > 0 else None
+        began = time.monotonic()
+        if began < self._reckon_after and trials > 0:
+            return self.progress.left
         measured = self._outlook.measured
-        return self._outlook.left() * seconds / measured if measured and self._outlook.settled else None
+        left = self._outlook.left() * seconds / measured if measured and self._outlook.settled else None
+        now = time.monotonic()
+        self._reckon_after = now + RECKONING_SHARE * (now - began)
+        return left
 
     def observe(self, batch: Batch, worker: str, report: BatchReport) -> None:
         """Learn from what an attempt measured how long the rest will take."""
@@ -243,7 +297,7 @@ class Job:
         """Waiting trials of `span` beyond the position `after`, up to `limit`; empty if there are none."""
         after = max(after, span.first - 1)
         while after < span.last:
-            page = self._store.pending(self.sweep.id, after, limit)
+            page = self._store.pending(self.sweep.id, after, limit, span.last)
             if not page:
                 break
             found = [trial for trial in page if trial.cell in span.cells]

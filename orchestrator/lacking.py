@@ -26,14 +26,18 @@ def lacking_data(plan: Plan) -> str | None:
 
 def absent_data(plan: Plan) -> tuple[str, ...]:
     """What is to be said of public data that `plan` reads and that are not on this machine. Reads and fetches none."""
-    from tasks.catalogue import CORPORA
-    from tasks.corpora import absence
     from tasks.workload import WORKLOADS
 
     read = (
         name for group in plan.groups for name in WORKLOADS.implementation(group.workload.name).corpora(group.workload)
     )
-    return tuple(said for name in dict.fromkeys(read) if (said := absence(CORPORA[name])) is not None)
+    names = tuple(dict.fromkeys(read))
+    if not names:
+        return ()
+    from tasks.catalogue import CORPORA
+    from tasks.corpora import absence
+
+    return tuple(said for name in names if (said := absence(CORPORA[name])) is not None)
 
 
 def refuse_lacking(plan: Plan, settings: Settings, *, use_cache: bool) -> None:

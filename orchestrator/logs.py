@@ -12,16 +12,20 @@ import json
 import logging
 import math
 import os
-import re
+import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from orchestrator.settings import Settings
+from orchestrator.secrecy import environment_secrets, without_secrets
+from orchestrator.settings import Settings, private_folder
+
+if TYPE_CHECKING:
+    from orchestrator.store.store import Store
 
 ROTATE_BYTES = 20 * 2**20
 CHUNK_BYTES = 64 * 1024
@@ -29,12 +33,6 @@ POLL_SECONDS = 0.5
 
 LEADING = ("time", "level", "event", "sweep", "trial", "batch", "worker", "reason", "message")
 """Fields in the order in which a line begins with them; `lines` ends it."""
-
-SECRETS = (
-    re.compile(r"(://[^\s:/@'\"]*:)[^\s'\"]+(?=@)"),
-    re.compile(r"([?&](?:password|sslpassword|token)=)[^\s&'\"]+", re.IGNORECASE),
-)
-"""Passwords in URLs. The first goes to the last `@`: a password may hold one that was not escaped."""
 
 Entry = dict[str, Any]
 
@@ -44,21 +42,28 @@ def log_file(settings: Settings, sweep: str) -> Path:
     return settings.home / "logs" / f"{sweep}.jsonl"
 
 
-def _older(path: Path) -> Path:
+def elsewhere(store: Store, sweep: str) -> tuple[str, ...]:
+    """Other hosts that ran the sweep: there parts of its log lie, unless they share this one's SLOTSWEEP_HOME."""
+    return tuple(sorted(store.hosts_of(sweep) - {socket.gethostname()}))
+
+
+def older_log(path: Path) -> Path:
+    """Where the lines before those in the log at `path` are, once there were many."""
     return path.with_name(f"{path.name}.1")
 
 
-class SweepLog:
-    """Writes a sweep's log. Several processes and threads may write the same one; no line is torn or lost among them.
+class JsonLog:
+    """Writes a log. Several processes and threads may write the same one; no line is torn or lost among them.
 
     Never raises: what cannot be written (a full disk, say) is dropped, and the first time that is said on stderr.
     """
 
-    def __init__(self, settings: Settings, sweep: str) -> None:
+    def __init__(self, path: Path, whose: str, **fields: Any) -> None:
+        """whose: the log's name in that complaint; `fields` stand in every line"""
         import structlog
 
         self._log = structlog.wrap_logger(
-            _Appender(log_file(settings, sweep), sweep),
+            _Appender(path, whose),
             processors=[
                 structlog.processors.add_log_level,
                 _add_time,
@@ -67,7 +72,7 @@ class SweepLog:
             ],
             wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
             context_class=dict,
-        ).bind(sweep=sweep)
+        ).bind(**fields)
 
     def info(self, event: str, **fields: Any) -> None:
         """Log `event`, a few words that say what happened, with `fields`; those that are None are left out.
@@ -87,6 +92,20 @@ class SweepLog:
         self._log.error(event, **fields)
 
 
+class SweepLog(JsonLog):
+    """The log of a sweep."""
+
+    def __init__(self, settings: Settings, sweep: str) -> None:
+        super().__init__(log_file(settings, sweep), f"the log of sweep {sweep}", sweep=sweep)
+
+
+class ServiceLog(JsonLog):
+    """What the processes of a service do, beside what they do for a sweep: `<home>/logs/service.jsonl`."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(log_file(settings, "service"), "the service's log", process=os.getpid())
+
+
 def _add_time(_logger: Any, _method: str, fields: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     now = datetime.now(UTC).replace(tzinfo=None)
     fields["time"] = f"{now.isoformat(timespec='milliseconds')}Z"
@@ -94,45 +113,39 @@ def _add_time(_logger: Any, _method: str, fields: MutableMapping[str, Any]) -> M
 
 
 def _plain_and_ordered(_logger: Any, _method: str, fields: MutableMapping[str, Any]) -> Entry:
-    given = {name: _plain(value) for name, value in fields.items() if value is not None}
+    secrets = environment_secrets()
+    given = {name: _plain(value, secrets) for name, value in fields.items() if value is not None}
     lines = {"lines": given.pop("lines")} if "lines" in given else {}
     return {name: given.pop(name) for name in LEADING if name in given} | given | lines
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, secrets: Sequence[str]) -> Any:
     """`value` as JSON can say it, without secrets."""
     if isinstance(value, str):
-        return _masked(value)
+        return without_secrets(value, secrets)
     if value is None or isinstance(value, int):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _plain(item, secrets) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(item) for item in value]
-    return _masked(str(value))
-
-
-def _masked(text: str) -> str:
-    if "://" not in text:
-        return text
-    for secret in SECRETS:
-        text = secret.sub(r"\1***", text)
-    return text
+        return [_plain(item, secrets) for item in value]
+    return without_secrets(str(value), secrets)
 
 
 class _Appender:
     """Where finished lines go: the end of a file that is rotated."""
 
-    def __init__(self, path: Path, sweep: str) -> None:
+    def __init__(self, path: Path, whose: str) -> None:
         self._path = path
-        self._sweep = sweep
+        self._whose = whose
         self._complained = False
 
     def info(self, line: str) -> None:
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            private_folder(self._path.parent.parent)
+            self._path.parent.mkdir(exist_ok=True)
             _append(self._path, f"{line}\n".encode("utf-8", "replace"))
         except OSError as error:
             self._complain(error)
@@ -144,7 +157,7 @@ class _Appender:
             self._complained = True
             with suppress(OSError):
                 reason = error.strerror or error
-                print(f"the log of sweep {self._sweep} cannot be written, lines are dropped: {reason}", file=sys.stderr)
+                print(f"{self._whose} cannot be written, lines are dropped: {reason}", file=sys.stderr)
 
 
 def _append(path: Path, line: bytes) -> None:
@@ -155,7 +168,7 @@ def _append(path: Path, line: bytes) -> None:
         if os.write(file, line) < len(line):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         if size + len(line) >= ROTATE_BYTES:
-            os.replace(path, _older(path))
+            os.replace(path, older_log(path))
 
 
 @contextmanager
@@ -226,7 +239,7 @@ class LogReader:
     def _following(self) -> BinaryIO | None:
         """The file to read after the one being read, if there is one already."""
         # In this order: a rotation in between shows one file twice rather than none.
-        newest, older = _open(self._path), _open(_older(self._path))
+        newest, older = _open(self._path), _open(older_log(self._path))
         chosen = None
         if newest is None or not _same(newest, self._file):
             rotated = older is not None and not _same(older, newest) and not _same(older, self._file)

@@ -17,6 +17,16 @@ def patiently(call: Callable[P, R], *arguments: P.args, **options: P.kwargs) -> 
 
     Every method of the store may be repeated: what a lost commit had done already is found done, and not done twice.
     """
+    from sqlalchemy.exc import InterfaceError, OperationalError
+
+    try:
+        return call(*arguments, **options)
+    except (OperationalError, InterfaceError):
+        return _again(call, *arguments, **options)
+
+
+def _again(call: Callable[P, R], *arguments: P.args, **options: P.kwargs) -> R:
+    """`call`, at once and then with growing waits."""
     import tenacity
     from sqlalchemy.exc import InterfaceError, OperationalError
 

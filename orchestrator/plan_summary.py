@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.batching import batches
 from orchestrator.crew import expected_crew
+from orchestrator.doubts import doubts
 from orchestrator.estimate import Estimate, estimate
-from orchestrator.explain import Explanation, Known, explain
 from orchestrator.lacking import absent_data
+from orchestrator.leaking import leaks
 from orchestrator.plan import Plan
 from orchestrator.settings import Settings
 from orchestrator.store.glance import Glance, SqliteGlance
 from orchestrator.store.records import CellRow, Pending
 
 if TYPE_CHECKING:
+    from orchestrator.explain import Known
     from orchestrator.store.store import Store
 
 
@@ -23,13 +25,19 @@ if TYPE_CHECKING:
 class PlanSummary:
     """Counts of a plan, with the trials that may follow from results, except in `batches`.
 
+    name, kind    of its spec; seeds: how many a cell has at first
     reused        None: unknown, as the machines are `untold` on which times would be measured on some device classes
     at_first      trials that are asked for whatever comes back; None: all are
     devices       trials by device class
-    explanations  why trials are not reused, if that was asked
+    explanations  why trials are not reused (see `Explanation.as_json`), if that was asked
     absent        what is to be said of public data that are not on this machine
+    leaks         a sentence on each model that sees what it is to predict
+    doubts        a sentence on each setting that is hardly what was meant
     """
 
+    name: str
+    kind: str
+    seeds: int
     trials: int
     cells: int
     unique: int
@@ -38,13 +46,15 @@ class PlanSummary:
     devices: dict[str, int]
     estimate: Estimate
     at_first: int | None = None
-    explanations: list[Explanation] | None = None
+    explanations: list[dict[str, Any]] | None = None
     untold: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
+    leaks: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """The contract of `plan --json`."""
-        explained = {} if self.explanations is None else {"explain": [each.as_json() for each in self.explanations]}
+        explained = {} if self.explanations is None else {"explain": self.explanations}
         return {
             "trials": self.trials,
             "cells": self.cells,
@@ -72,6 +82,9 @@ def describe(plan: Plan, settings: Settings, *, explained: bool = False) -> Plan
     untold = plan.untold
     done = glance.done_keys(key for _, _, key in plan.trials()) if glance is not None else set()
     return PlanSummary(
+        name=plan.spec.name,
+        kind=plan.spec.kind,
+        seeds=len(plan.spec.seeds),
         trials=plan.trial_count,
         cells=plan.cell_count,
         unique=sum(plan.counts.values()),
@@ -80,10 +93,18 @@ def describe(plan: Plan, settings: Settings, *, explained: bool = False) -> Plan
         devices=devices,
         estimate=estimate(plan, glance, done, expected_crew(plan, settings, glance)),
         at_first=sum(1 for _ in plan.trials()) if plan.grows else None,
-        explanations=explain(plan, _known(plan, _existing_store(settings))) if explained and not untold else None,
+        explanations=_explanations(plan, settings) if explained and not untold else None,
         untold=untold,
         absent=absent_data(plan),
+        leaks=tuple(leaks(plan)),
+        doubts=doubts(plan),
     )
+
+
+def _explanations(plan: Plan, settings: Settings) -> list[dict[str, Any]]:
+    from orchestrator.explain import explain
+
+    return [each.as_json() for each in explain(plan, _known(plan, _existing_store(settings)))]
 
 
 def _glance(settings: Settings) -> Glance | None:
@@ -102,6 +123,8 @@ def _existing_store(settings: Settings) -> Store | None:
 
 def _known(plan: Plan, store: Store | None) -> Known:
     """What the store holds that bears on the plan."""
+    from orchestrator.explain import Known
+
     if store is None:
         return Known()
     from orchestrator.store.explaining import done_cells, latest_states, recorded_modules

@@ -25,6 +25,7 @@ from orchestrator.requests import existing_store
 from orchestrator.settings import Settings
 from tasks.devices import hindrance
 from tasks.kinds.tuning import TuningConfig
+from tasks.workload import WORKLOADS
 from workers.devices import this_machine_offers
 
 STUDY_SCHEMES = ("sqlite", "postgresql")
@@ -34,7 +35,8 @@ TRACKING_SCHEMES = (*STUDY_SCHEMES, "http", "https")
 def check_before_submitting(plan: Plan, settings: Settings) -> None:
     """Raise RequestError if `plan` cannot run under `settings`, ExecutorError if no cluster answers that they name.
 
-    A plan that may wait for workers may lack them now, unless it measures times: each belongs to a machine.
+    A plan that may wait for workers, or for machines that are started for it, may lack them now, unless it measures
+    times: each belongs to a machine.
     """
     check_databases(settings)
     _check_warm_start(plan, settings)
@@ -42,7 +44,7 @@ def check_before_submitting(plan: Plan, settings: Settings) -> None:
         _check_streams(plan)
     _check_mechanisms(plan)
     check_local() if settings.ray_address is None else check_cluster(settings.ray_address)
-    if not plan.spec.policy.wait:
+    if not plan.spec.policy.wait and not settings.autoscales:
         _check_fleet(plan, settings)
     if plan.kind.measures_time:
         for device in plan.devices:
@@ -63,7 +65,12 @@ def _check_mechanisms(plan: Plan) -> None:
     named = accelerators(plan)
     if not named:
         return
-    reasons = [hindrance(device, spec.kind, one, spec.dtype) for device in named for one in spec.mechanism_configs()]
+    reasons = [
+        hindrance(device, spec.kind, one, spec.dtype, workload)
+        for device in named
+        for one in spec.mechanism_configs()
+        for workload in spec.workloads()
+    ]
     if found := list(dict.fromkeys(filter(None, reasons))):
         raise RequestError(f"`device: {', '.join(named)}`: {'; '.join(found)}")
 
@@ -91,6 +98,7 @@ def _check_fleet(plan: Plan, settings: Settings) -> None:
 
 def check_databases(settings: Settings) -> None:
     """Raise RequestError if runs or studies cannot go where settings say, or two programs are to share a database."""
+    _check_addresses(settings)
     _check_tracking(settings)
     scheme = urlsplit(settings.optuna_url).scheme.partition("+")[0]
     if scheme not in STUDY_SCHEMES:
@@ -105,6 +113,21 @@ def check_databases(settings: Settings) -> None:
     for (one, (variable, url)), (other, (second, second_url)) in combinations(places.items(), 2):
         if _place(url) == _place(second_url):
             raise RequestError(f"{second} and {variable} name one database; {one} and {other} need one each")
+
+
+def _check_addresses(settings: Settings) -> None:
+    named = {
+        "SLOTSWEEP_DATABASE_URL": settings.database_url,
+        "SLOTSWEEP_TRACKING_URI": settings.tracking_uri,
+        "SLOTSWEEP_OPTUNA_URL": settings.optuna_url,
+    }
+    for variable, address in named.items():
+        try:
+            _place(address)
+        except ValueError as error:
+            raise RequestError(
+                f"{variable} is no address: characters such as / @ [ of a password are written %2F %40 %5B"
+            ) from error
 
 
 def _check_tracking(settings: Settings) -> None:
@@ -128,8 +151,11 @@ def _check_streams(plan: Plan) -> None:
 
     memory = psutil.virtual_memory().total
     for group in plan.groups:
+        workload = WORKLOADS.implementation(group.workload.name)
+        if workload.is_long(group.workload):
+            continue  # read in chunks
         tokens = stream_tokens(group.workload.identity())
-        needed = tokens * int(getattr(group.workload, "dim", 1)) * KEY_BYTES["float64"]
+        needed = tokens * workload.width(group.workload) * KEY_BYTES["float64"]
         if needed > memory:
             raise RequestError(
                 f"one stream of {group.workload.name} has {tokens:,} tokens and needs {needed / 1e9:,.0f} GB; this "

@@ -18,6 +18,9 @@ from tasks.kind import KINDS, NOTHING_ASKED, Asked
 from tasks.search import Began
 from tasks.summary import ReportInput, Summary
 
+VERDICT = "verdict.md"
+"""What the sweep says in short, beside its report: MLflow shows it as the description of the sweep's run."""
+
 
 def summary_of(store: Store, sweep: SweepRow) -> Summary:
     """What the sweep says so far."""
@@ -49,7 +52,6 @@ def report_input(store: Store, sweep: SweepRow, asked: Asked | None = None) -> R
     """Everything the sweep's report shows. asked: as `asked_of`, where that is known."""
     rows = list(result_rows(store, sweep))
     counts = sweep.counts
-    seconds = None if sweep.finished is None or sweep.started is None else sweep.finished - sweep.started
     return ReportInput(
         sweep=sweep.id,
         name=sweep.name,
@@ -57,7 +59,7 @@ def report_input(store: Store, sweep: SweepRow, asked: Asked | None = None) -> R
         state=sweep.state,
         created=_iso(sweep.created),
         finished=None if sweep.finished is None else _iso(sweep.finished),
-        seconds=seconds,
+        seconds=store.computing_seconds(sweep.id) or None,
         counts={"trials": counts.total, "done": counts.done, "failed": counts.failed, "reused": sweep.reused},
         failures=dict(Counter(row["reason"] for row in rows if row["state"] == "failed")),
         spec=sweep.spec_text,
@@ -79,12 +81,14 @@ def write_own_report(store: Store, sweep: SweepRow, settings: Settings) -> tuple
 
 def write_report(store: Store, sweep: SweepRow, folder: Path) -> tuple[Path, Summary]:
     """Draw the sweep's report into `folder`; the HTML file's path and the summary it shows."""
+    from dashboards.mlflow_notes import verdict
     from dashboards.report import render_report
 
     asked = asked_of(store, sweep)
     report = report_input(store, sweep, asked)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "spec.yaml").write_text(sweep.spec_text, encoding="utf-8")
+    (folder / VERDICT).write_text(verdict(report), encoding="utf-8")
     if KINDS.implementation(sweep.kind).proposes:
         from orchestrator.tuner.mirroring import write_studies_page
 

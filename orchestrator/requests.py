@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.errors import RequestError, StoreError
+from orchestrator.errors import NotThereError, RequestError, StoreError
 from orchestrator.spec import Spec, read_spec, read_suite
 
 if TYPE_CHECKING:
     from orchestrator.settings import Settings
     from orchestrator.store.records import SweepRow
+    from orchestrator.store.status import SweepStatus
     from orchestrator.store.store import Store
+
+
+@dataclass(frozen=True)
+class SpecFile:
+    """A spec on the user's machine: what they call it, its file, and the overrides ("path=value") on top of it."""
+
+    name: str
+    path: Path
+    overrides: tuple[str, ...] = ()
 
 
 def ready_made_specs() -> dict[str, Path]:
@@ -38,12 +49,20 @@ def load_spec(name: str, overrides: Sequence[str] = ()) -> Spec:
 def load_specs(name: str, overrides: Sequence[str] = ()) -> dict[str, Spec]:
     """The specs of the suite that `name` names, by name, or the one spec that it names; `overrides` hold for each.
 
+    Raises SpecError or RequestError.
+    """
+    return {one.name: read_spec(one.path, one.overrides) for one in spec_files(name, overrides)}
+
+
+def spec_files(name: str, overrides: Sequence[str] = ()) -> list[SpecFile]:
+    """The files of the suite that `name` names, or the one file; `overrides` hold for each.
+
     A suite may name suites; a spec that is named several times is taken once. Raises SpecError or RequestError.
     """
-    members: dict[Path, tuple[str, Path]] = {}
+    members: dict[Path, SpecFile] = {}
     for member, path in _members(name, spec_path(name), ()):
-        members.setdefault(path.resolve(), (member, path))
-    return {member: read_spec(path, overrides) for member, path in members.values()}
+        members.setdefault(path.resolve(), SpecFile(member, path, tuple(overrides)))
+    return list(members.values())
 
 
 def _members(name: str, path: Path, inside: tuple[Path, ...]) -> Iterator[tuple[str, Path]]:
@@ -83,13 +102,21 @@ def existing_store(settings: Settings) -> Store:
 
 
 def find_sweep(store: Store, name: str) -> SweepRow:
-    """The sweep whose id begins with `name`; `last` is the newest. Raises RequestError if there is none."""
+    """The sweep whose id begins with `name`; `last` is the newest. Raises NotThereError if there is none."""
     if name == "last":
-        newest = store.sweeps()[:1]
-        if not newest:
-            raise RequestError("there is no sweep yet: `slotsweep run SPEC` makes one")
-        return newest[0]
+        return store.sweep(find_status(store, name).id)
     try:
         return store.sweep(name)
     except StoreError as error:
-        raise RequestError(str(error)) from error
+        raise NotThereError(str(error)) from error
+
+
+def find_status(store: Store, name: str, user: str | None = None) -> SweepStatus:
+    """As `find_sweep`, at a glance; `last` is the newest of `user` (None: of all)."""
+    if name != "last":
+        return store.status(name)
+    newest = store.statuses(user=user, limit=1)
+    if not newest:
+        whose = "there is" if user is None else "you have submitted"
+        raise NotThereError(f"{whose} no sweep yet: `slotsweep run SPEC` makes one")
+    return newest[0]

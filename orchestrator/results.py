@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from pydantic import ValidationError
 
 from models.config import Config
 from models.mechanism import MECHANISMS
@@ -14,6 +17,7 @@ from orchestrator.store.records import SweepRow
 from orchestrator.store.store import Store
 from tasks.kind import KINDS
 from tasks.workload import WORKLOADS
+from workers.system_metrics import SYSTEM
 
 LEADING = ("sweep", "trial", "key", "kind", "state", "reason", "attempts", "reused", "seed", "device", "worker")
 TRAILING = (
@@ -42,14 +46,26 @@ PROPOSED = ("study", "proposal", "best")
 """What trials that a study proposed have besides: which study, which of its proposals, and whether it is a best one."""
 
 
-def result_rows(store: Store, sweep: SweepRow, trials: Sequence[int] | None = None) -> Iterator[dict[str, Any]]:
-    """One flat row a trial, in plan order (only those of `trials`, row ids, if given)."""
+def result_rows(
+    store: Store, sweep: SweepRow, trials: Sequence[int] | None = None, *, system: bool = False
+) -> Iterator[dict[str, Any]]:
+    """One flat row a trial, in plan order (only those of `trials`, row ids, if given).
+
+    system: with the series that tell of the machine, which differ whenever a trial is computed again
+    """
+    return (row for _, row in numbered_rows(store, sweep, store.trial_rows(sweep.id, trials), system=system))
+
+
+def numbered_rows(
+    store: Store, sweep: SweepRow, stored: Iterable[dict[str, Any]], *, system: bool = False
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The flat row of each of the `stored` ones, as `Store.trial_rows` gives them, with its trial's row id."""
     hardware = {id_: _prefixed("hw", record) for id_, record in store.hardware_records().items()}
     agreements = {worker: _agreement(found) for worker, found in store.agreements().items()}
     configs: dict[str, dict[str, Any]] = {}
     tunes = KINDS.implementation(sweep.kind).proposes
     proposed = store.proposed_cells(sweep.id) if tunes else {}
-    for row in store.trial_rows(sweep.id, trials):
+    for row in stored:
         text = json.dumps([row["workload"], row["mechanism"]])
         if text not in configs:
             configs[text] = _shown("workload", WORKLOADS, row["workload"]) | _shown(
@@ -58,15 +74,20 @@ def result_rows(store: Store, sweep: SweepRow, trials: Sequence[int] | None = No
         machine = hardware.get(row["hardware"], {})
         values = {**row, "sweep": sweep.id, "kind": sweep.kind, "trial": row["position"], "reused": bool(row["reused"])}
         values |= _unread(row, machine) | {"shared": _shared(row), "agreement": agreements.get(row["worker"])}
-        yield {
+        flat = {
             **{name: values[name] for name in LEADING},
             **configs[text],
             **_prefixed("metrics", row["metrics"] or {}),
-            **_prefixed("series", row["series"] or {}),
+            **_prefixed("series", _series(row["series"] or {}, system=system)),
             **machine,
             **{name: values[name] for name in TRAILING},
             **(dict(zip(PROPOSED, proposed.get(row["cell"], (None, None, None)), strict=True)) if tunes else {}),
         }
+        yield row["id"], flat
+
+
+def _series(series: dict[str, Any], *, system: bool) -> dict[str, Any]:
+    return series if system else {name: values for name, values in series.items() if not name.startswith(SYSTEM)}
 
 
 def _agreement(found: dict[str, Any] | None) -> str | None:
@@ -104,12 +125,13 @@ def _shared(row: dict[str, Any]) -> str | None:
 
 
 def _shown(prefix: str, registry: Registry[Any], tree: dict[str, Any]) -> dict[str, Any]:
-    """A config's fields as dotted columns, derived ones included where its class is at hand."""
+    """A config's fields as dotted columns, derived ones included where a class that takes them is at hand."""
     name = tree["name"]
     fields = tree
     if name in registry:
-        config: Config = registry.config_class(name).model_validate(tree)
-        fields = {"name": name, **config.flat()}
+        with suppress(ValidationError):  # of a version whose configs had other fields
+            config: Config = registry.config_class(name).model_validate(tree)
+            fields = {"name": name, **config.flat()}
     return _prefixed(prefix, fields)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -13,6 +14,7 @@ from orchestrator.pinned import pinned_spec
 from orchestrator.plan import Plan, TrialAsked, code_fingerprint
 from orchestrator.settings import Settings
 from orchestrator.spec import Spec, canonical, read_spec
+from orchestrator.spec.spec import Policy
 from orchestrator.store.records import CellRow, SweepRow
 from orchestrator.store.store import Store
 from orchestrator.tuner.warm_start import take_the_same
@@ -34,6 +36,8 @@ def follow_edits(store: Store, sweep: SweepRow, settings: Settings) -> int:
     spec = read_spec(Path(sweep.spec_path), tuple(sweep.spec["overrides"]))
     if spec.text == sweep.spec_text:
         return 0
+    before = Policy.saved(sweep.spec.get("policy", {}))  # what was given with the command is not in the file
+    spec = replace(spec, policy=replace(spec.policy, wait=before.wait, caps=before.caps))
     machines = {str(cell.device): cell.machine for cell in store.cells(sweep.id).values()}
     machine_of = planned(spec, settings).machine_of
     plan = Plan(spec, lambda device: machines.get(device) or machine_of(device))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -67,10 +67,14 @@ def read_roster(settings: Settings, *, every: bool) -> Roster:
 
     Raises ExecutorError if the cluster cannot be read, RequestError if RAY_ADDRESS names none.
     """
-    address = settings.ray_address
-    nodes, unlisted = ([], None) if address is None else _nodes(address)
+    nodes, unlisted = listed_nodes(settings.ray_address)
+    return roster_of(_worker_rows(settings), nodes, unlisted, every=every)
+
+
+def roster_of(rows: Sequence[WorkerRow], nodes: Sequence[Node], unlisted: str | None, *, every: bool) -> Roster:
+    """The fleet of which these are the workers and the nodes now; otherwise as `read_roster`."""
     now = time.time()
-    workers = [_listed(row, now) for row in _worker_rows(settings)]
+    workers = [_listed(row, now) for row in rows]
     return Roster(
         [node for node in nodes if every or node.gone is None],
         [one for one in workers if every or one.state not in ENDED_IN_ORDER],
@@ -79,8 +83,10 @@ def read_roster(settings: Settings, *, every: bool) -> Roster:
     )
 
 
-def _nodes(address: str) -> tuple[list[Node], str | None]:
-    """The cluster's nodes, or why they cannot be listed."""
+def listed_nodes(address: str | None) -> tuple[list[Node], str | None]:
+    """The nodes of the cluster at `address`, or why they cannot be listed. Raises ExecutorError and RequestError."""
+    if address is None:
+        return [], None
     if is_read_directly(address):
         return cluster_nodes(address), None
     check_cluster(address)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import subprocess
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -19,6 +20,7 @@ def software_record() -> dict[str, Any]:
     return record | _git()
 
 
+@cache
 def library_version(name: str) -> str:
     """The installed version of a distribution, or `not installed`."""
     try:

@@ -29,6 +29,11 @@ class Suspicions:
         self._evidence: dict[str, set[int]] = {}
         self._reviewed: set[int] = set()
 
+    @property
+    def any_aside(self) -> bool:
+        """Whether some worker waits for a second opinion."""
+        return bool(self._evidence)
+
     def aside(self, worker: str) -> bool:
         """Whether `worker` waits for a second opinion."""
         return worker in self._evidence

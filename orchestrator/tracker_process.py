@@ -11,53 +11,59 @@ import threading
 import time
 from collections.abc import Callable
 
+from orchestrator.children import end_child, leave_child, start_child
 from orchestrator.mirrors import Mirrors
 from orchestrator.patience import patiently
 from orchestrator.settings import Settings
 
 POLL_SECONDS = 0.1
 GRACE_SECONDS = 30.0
+GRACE_VARIABLE = "SLOTSWEEP_TRACKING_GRACE"
 QUIET_SECONDS = 4.0
+LAST_SECONDS = 10.0
+"""How long a write may go on once there is no more time."""
+
 LEASE_SECONDS = 120.0
 NICENESS = 1
 
 
 class TrackerProcess:
-    """Starts the process; `finish` lets it deliver what is left."""
+    """Starts the process; `finish` lets it deliver what is left.
 
-    def __init__(self, settings: Settings) -> None:
+    grace: as `grace_seconds`; None: as long as the environment says
+    """
+
+    def __init__(self, settings: Settings, grace: float | None = None) -> None:
         self._settings = settings
+        self._grace = grace
         self._process = self._start()
 
     def _start(self) -> subprocess.Popen[bytes]:
         settings = self._settings
-        log = settings.home / "logs" / "tracker.log"
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("a") as output:
-            return subprocess.Popen(
-                [sys.executable, "-P", "-m", "orchestrator.tracker_process"],
-                stdin=subprocess.PIPE,
-                stdout=output,
-                stderr=output,
-                env={
-                    **os.environ,
-                    "SLOTSWEEP_HOME": str(settings.home),
-                    "SLOTSWEEP_DATABASE_URL": settings.database_url,
-                    "SLOTSWEEP_TRACKING_URI": settings.tracking_uri,
-                    "SLOTSWEEP_OPTUNA_URL": settings.optuna_url,
-                },
-                start_new_session=True,  # Ctrl-C is for the driver; the tracker finishes its deliveries
-            )
+        grace = {} if self._grace is None else {GRACE_VARIABLE: str(self._grace)}
+        return start_child(
+            ["orchestrator.tracker_process"],
+            settings.home / "logs" / "tracker.log",
+            {**os.environ, **settings.as_environment(), **grace},
+        )
 
     @property
     def pid(self) -> int:
         """The process's id."""
         return self._process.pid
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process runs."""
+        return self._process.poll() is None
+
+    def end(self, seconds: float) -> None:
+        """Let it deliver what it can within `seconds`; what is left then is delivered by the next one."""
+        end_child(self._process, seconds)
+
     def leave(self) -> None:
         """Let it deliver what is left by itself: nobody waits for it."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
+        leave_child(self._process)
 
     def finish(self, on_wait: Callable[[], None] = lambda: None) -> None:
         """Wait until everything is delivered, within reason; what is left then is delivered by a later command.
@@ -68,8 +74,7 @@ class TrackerProcess:
         """
         if self._process.poll() is not None:
             self._process = self._start()
-        assert self._process.stdin is not None
-        self._process.stdin.close()
+        self.leave()
         try:
             self._process.wait(QUIET_SECONDS)
         except subprocess.TimeoutExpired:
@@ -78,22 +83,26 @@ class TrackerProcess:
             self._process.wait(grace_seconds() + 5.0)
         except subprocess.TimeoutExpired:
             self._process.terminate()
-            self._process.wait()
+            try:
+                self._process.wait(LAST_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.kill()  # which loses nothing: what it has not told of is still in the outbox
+                self._process.wait()
 
 
 def grace_seconds() -> float:
     """How long a tracking store that is away is waited for when everything else is done: SLOTSWEEP_TRACKING_GRACE."""
-    return float(os.environ.get("SLOTSWEEP_TRACKING_GRACE", GRACE_SECONDS))
+    return float(os.environ.get(GRACE_VARIABLE, GRACE_SECONDS))
 
 
 def main() -> None:
     """Deliver until the driver is done, or dead, and nothing is left that no other process delivers."""
     os.nice(NICENESS)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    from orchestrator.outbox import StoreOutbox, Told
     from orchestrator.store.store import Store
     from orchestrator.tracker.drain import drain
     from orchestrator.tracker.opening import open_tracker
-    from orchestrator.tracking import StoreOutbox
 
     settings = Settings.read()
     stop, driver_gone = threading.Event(), threading.Event()
@@ -105,12 +114,13 @@ def main() -> None:
     patiently(store.forget_refusals)
     mirrors = Mirrors(store, settings)
     mirrors.catch_up()
+    told = Told()
 
     def deliver(sweep: str) -> bool:
         """Deliver what is there of `sweep`; False if another process is at it."""
         if not store.lease_tracking(sweep, holder, LEASE_SECONDS):
             return False
-        drain(StoreOutbox(store, sweep, holder, LEASE_SECONDS), tracker, stop)
+        drain(StoreOutbox(store, sweep, holder, LEASE_SECONDS, told), tracker, stop)
         mirrors.update(sweep)
         store.stop_tracking(sweep, holder)
         return True

@@ -1,19 +1,22 @@
-"""From the store's outbox to runs: what MLflow is told of a sweep and of each of its trials."""
+"""From the store to runs: what MLflow is told of a sweep and of each of its trials."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from models.leaks import leaks_future
-from orchestrator.results import PROPOSED, result_rows
-from orchestrator.store.records import Notice, SweepRow
+from dashboards.mlflow_notes import experiment_note, run_note
+from dashboards.mlflow_views import sweep_views
+from dashboards.text import settings
+from orchestrator.results import PROPOSED
+from orchestrator.store.records import SweepRow
 from orchestrator.store.states import ENDED, SweepState, TrialState
-from orchestrator.store.store import Store
-from orchestrator.tracker.drain import Delivery
+from orchestrator.sweep_notes import note_of, varied_fields
 from orchestrator.tracker.records import ParentRun, RunStatus, TrialRun, parent_run_id_for, run_id_for
+from tasks.cells import marked, row_looks_ahead
 from tasks.series import steps_name
+from workers.system_metrics import SYSTEM, SYSTEM_SECONDS
 
 TRIAL_STATUS: dict[str, RunStatus] = {
     TrialState.DONE: "FINISHED",
@@ -31,46 +34,6 @@ SWEEP_STATUS: dict[str, RunStatus] = {
 COSTS = ("wall_seconds", "cpu_seconds", "peak_memory_bytes", "device_memory_bytes", "energy_joules")
 NOTES = ("batch", "energy_reason", "device_memory_reason", "shared", "agreement")
 REPORT_FILES = ("*.html", "*.png", "*.svg", "*.pdf", "*.csv", "*.md", "*.tex")
-
-
-class StoreOutbox:
-    """The outbox of one sweep, as the drain reads it."""
-
-    def __init__(self, store: Store, sweep: str, holder: str, lease_seconds: float) -> None:
-        self._store = store
-        self._sweep = sweep
-        self._holder = holder
-        self._lease_seconds = lease_seconds
-
-    def next(self, limit: int) -> Sequence[Delivery]:
-        """The oldest undelivered notices as runs. Of several notices of the sweep itself the last one speaks."""
-        notices = self._store.notices(self._sweep, limit)
-        if not notices or not self._store.lease_tracking(self._sweep, self._holder, self._lease_seconds):
-            return []
-        sweep = self._store.sweep(self._sweep)
-        runs: dict[int, ParentRun | TrialRun] = {}
-        by_position = {notice.position: notice.id for notice in notices if notice.trial is not None}
-        trials = [notice.trial for notice in notices if notice.trial is not None]
-        for row in result_rows(self._store, sweep, trials):
-            runs[by_position[row["trial"]]] = trial_run(sweep, row)
-        news = [notice for notice in notices if notice.trial is None]
-        if news:
-            runs[news[-1].id] = parent_run(sweep)
-        # Earlier notices of the sweep are told by the last; a trial that a retry replaced is no longer the sweep's.
-        self._store.delivered([notice.id for notice in notices if notice.id not in runs])
-        return [Delivery(notice.id, runs[notice.id]) for notice in _parents_first(notices) if notice.id in runs]
-
-    def done(self, ids: Sequence[int]) -> None:
-        """Note that these notices are delivered."""
-        self._store.delivered(ids)
-
-    def refused(self, id: int, reason: str) -> None:
-        """Note that this notice was refused: this process does not offer it again."""
-        self._store.refuse(id, reason)
-
-
-def _parents_first(notices: Sequence[Notice]) -> list[Notice]:
-    return sorted(notices, key=lambda notice: (notice.trial is not None, notice.id))
 
 
 def parent_run(sweep: SweepRow) -> ParentRun:
@@ -91,16 +54,20 @@ def parent_run(sweep: SweepRow) -> ParentRun:
             "slotsweep.kind": sweep.kind,
             "slotsweep.state": sweep.state,
             "slotsweep.reused": sweep.reused,
+            "slotsweep.replaced": "false",
+            **_submitter(sweep),
             **{f"slotsweep.software.{name}": value for name, value in sweep.software.items()},
         },
         metrics={"trials_done": counts.done, "trials_failed": counts.failed, "trials_reused": sweep.reused},
-        note=f"`{sweep.kind}` sweep of {sweep.trials} trials\n\n```yaml\n{sweep.spec_text}\n```",
+        note=run_note(note_of(sweep)),
         artifacts=_artifacts(sweep),
+        about=experiment_note(sweep.name, sweep.spec["description"]),
+        views=sweep_views(sweep.id, _ms(sweep.created), varied_fields(sweep)),
     )
 
 
 def _artifacts(sweep: SweepRow) -> dict[str, Path]:
-    if sweep.report is None:
+    if sweep.report is None or sweep.state == SweepState.RUNNING:  # then it is about to be drawn anew
         return {}
     folder = Path(sweep.report).parent
     files = [path for pattern in REPORT_FILES for path in folder.glob(pattern)]
@@ -108,8 +75,12 @@ def _artifacts(sweep: SweepRow) -> dict[str, Path]:
     return {f"report/{path.name}": path for path in files} | ({"spec.yaml": spec} if spec.exists() else {})
 
 
-def trial_run(sweep: SweepRow, row: dict[str, Any]) -> TrialRun:
-    """One trial's run from its result row."""
+def trial_run(sweep: SweepRow, row: dict[str, Any], best: Collection[int] = (), *, replaced: bool = False) -> TrialRun:
+    """One trial's run from its result row.
+
+    best      positions of the sweep's best trials
+    replaced  the sweep has another generation of the trial since, as a retry asked for
+    """
     sections: dict[str, dict[str, Any]] = {"workload": {}, "mechanism": {}, "metrics": {}, "series": {}, "hw": {}}
     for column, value in row.items():
         prefix, _, name = column.partition(".")
@@ -122,9 +93,8 @@ def trial_run(sweep: SweepRow, row: dict[str, Any]) -> TrialRun:
         for name, at in paced.items()
         if name != steps_name(name) and len(at) == len(series[name])
     }
-    tell = set(map(steps_name, steps))
-    started = row["started"] or sweep.started or sweep.created
-    finished = row["finished"] or sweep.finished or started
+    tell = {*map(steps_name, steps), SYSTEM_SECONDS}
+    started, finished = _times(sweep, row)
     status = TRIAL_STATUS.get(row["state"], "RUNNING")
     return TrialRun(
         run_id=run_id_for(sweep.id, row["key"], row["generation"], row["trial"]),
@@ -132,7 +102,7 @@ def trial_run(sweep: SweepRow, row: dict[str, Any]) -> TrialRun:
         sweep=sweep.id,
         trial_key=row["key"],
         experiment=sweep.name,
-        name=f"{row['mechanism.name']} {row['trial']}",
+        name=_trial_name(sweep, row),
         status=status,
         start_ms=_ms(started),
         end_ms=None if status == "RUNNING" else _ms(finished),
@@ -144,16 +114,24 @@ def trial_run(sweep: SweepRow, row: dict[str, Any]) -> TrialRun:
         metrics={**sections["metrics"], **{name: row[name] for name in COSTS}},
         series={name: values for name, values in series.items() if name not in tell},
         steps=steps,
+        times={
+            name: [_ms(started + seconds) for seconds in series[SYSTEM_SECONDS]]
+            for name in series
+            if name.startswith(SYSTEM)
+        },
         tags={
             "slotsweep.sweep": sweep.id,
             "slotsweep.trial": row["trial"],
             "slotsweep.trial_key": row["key"],
             "slotsweep.generation": row["generation"],
+            "slotsweep.replaced": str(replaced).lower(),
             "slotsweep.reused": str(row["reused"]).lower(),
             "slotsweep.state": row["state"],
             "slotsweep.worker": row["worker"],
-            **({"slotsweep.reason": row["reason"]} if row["reason"] else {}),
-            **({"slotsweep.leaks_future": "true"} if _leaks(row) else {}),
+            **_submitter(sweep),
+            **({"slotsweep.reason": row["reason"], "slotsweep.message": row["message"]} if row["reason"] else {}),
+            **({"slotsweep.best": "true"} if row["trial"] in best else {}),
+            **({"slotsweep.leaks_future": "true"} if row_looks_ahead(row) else {}),
             **{f"slotsweep.{name}": row[name] for name in NOTES if row[name] is not None},
             **{f"slotsweep.{name}": str(row[name]).lower() for name in PROPOSED if row.get(name) is not None},
             **sections["hw"],
@@ -161,9 +139,24 @@ def trial_run(sweep: SweepRow, row: dict[str, Any]) -> TrialRun:
     )
 
 
-def _leaks(row: dict[str, Any]) -> bool:
-    fields = {name.removeprefix("mechanism."): value for name, value in row.items() if name.startswith("mechanism.")}
-    return leaks_future({name: value for name, value in fields.items() if value is not None})
+def _times(sweep: SweepRow, row: dict[str, Any]) -> tuple[float, float]:
+    """When a trial began and ended, in seconds since the epoch; of one that was never begun both are its end."""
+    if row["started"] is not None:
+        return row["started"], row["finished"] or sweep.finished or row["started"]
+    never = sweep.finished or sweep.started or sweep.created
+    return never, never
+
+
+def _submitter(sweep: SweepRow) -> dict[str, Any]:
+    """Who submitted the sweep, where that was not whoever runs it: as MLflow names a run's creator too."""
+    return {} if sweep.user is None else {"slotsweep.user": sweep.user, "mlflow.user": sweep.user}
+
+
+def _trial_name(sweep: SweepRow, row: dict[str, Any]) -> str:
+    """`dp_cache tau 0.3, noise 0.2, seed 7`: what tells the trial from its neighbours, and whether it looks ahead."""
+    name = row["mechanism.name"]
+    varied = {field.partition(".")[2]: row[field] for field in varied_fields(sweep, name) if row.get(field) is not None}
+    return marked(f"{name} {settings({**varied, 'seed': row['seed']})}", row_looks_ahead(row))
 
 
 def _ms(seconds: float) -> int:

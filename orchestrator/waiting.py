@@ -29,6 +29,7 @@ class WaitingBatches:
     def start_over(self) -> None:
         """Read from the beginning again: some batches were given back, or added."""
         self._unread = self._read()
+        self._ahead: deque[Batch] = deque()
         self._added.clear()  # they are among the unread
         self._aside: dict[Demand, deque[Batch]] = {}
 
@@ -42,8 +43,22 @@ class WaitingBatches:
 
     @property
     def set_aside(self) -> set[Demand]:
-        """What batches wait for which were read and could not be handed out."""
-        return {demand for demand, batches in self._aside.items() if batches}
+        """What batches wait for which were read and not handed out."""
+        read = chain(self._urgent, self._ahead)
+        found = {self._demand(trial.cell) for batch in read for trial in batch.trials}
+        return found | {demand for demand, batches in self._aside.items() if batches}
+
+    def count(self, want: Want, most: int) -> int:
+        """How many batches wait that a worker for `want` can run, at least in part; `most` if there are more."""
+        found = sum(len(batches) for demand, batches in self._aside.items() if want in demand)
+        found += sum(self._is_for(want, batch) for batch in chain(self._urgent, self._ahead))
+        while found < most and (batch := self._read_on()) is not None:
+            self._ahead.append(batch)
+            found += self._is_for(want, batch)
+        return min(found, most)
+
+    def _is_for(self, want: Want, batch: Batch) -> bool:
+        return any(want in self._demand(trial.cell) for trial in batch.trials)
 
     def next(self, worker: Want) -> Batch | None:
         """The next batch for a worker, given as the class, model and machine that it is; None if there is none now."""
@@ -55,11 +70,14 @@ class WaitingBatches:
         for demand, batches in self._aside.items():
             if batches and able(demand):
                 return batches.popleft()
-        left = chain(self._unread, iter(self._next_added, None))
+        left = iter(self._next_left, None)
         return next(filter(None, (self._divide(batch, able) for batch in left)), None)
 
-    def _next_added(self) -> Batch | None:
-        return self._added.popleft() if self._added else None
+    def _next_left(self) -> Batch | None:
+        return self._ahead.popleft() if self._ahead else self._read_on()
+
+    def _read_on(self) -> Batch | None:
+        return next(self._unread, None) or (self._added.popleft() if self._added else None)
 
     def _divide(self, batch: Batch, able: Callable[[Demand], bool]) -> Batch | None:
         """What of `batch` a worker can run, which shares streams; the rest is set aside."""

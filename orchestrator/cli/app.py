@@ -10,14 +10,20 @@ import traceback
 import typer
 
 from orchestrator.cli import (
+    capture_command,
     claim_commands,
+    cluster_commands,
     compare_commands,
     control_commands,
+    dashboard_command,
     db_commands,
     log_commands,
     machine_commands,
+    parse_command,
+    service_commands,
     spec_commands,
     sweep_commands,
+    trial_commands,
 )
 from orchestrator.cli.output import fail
 from orchestrator.exit_codes import SYSTEM_FAILED
@@ -39,7 +45,13 @@ claim_commands.register(app)
 compare_commands.register(app)
 log_commands.register(app)
 db_commands.register(app)
+trial_commands.register(app)
+parse_command.register(app)
+capture_command.register(app)
 machine_commands.register(app)
+dashboard_command.register(app)
+service_commands.register(app)
+cluster_commands.register(app)
 
 
 def main() -> None:
@@ -54,7 +66,19 @@ def main() -> None:
         fail(f"error: {place}{error.strerror or error}", SYSTEM_FAILED)
     except Exception as error:
         code = getattr(error, "exit_code", None)
+        away = _away(error)
+        if away is not None:
+            fail(f"error: {away}", SYSTEM_FAILED)
         if code is None:
             traceback.print_exc()
             fail("this is a defect of slotsweep: please report it with the lines above", SYSTEM_FAILED)
         fail(f"error: {error}" if len(str(error).splitlines()) == 1 else str(error), code)
+
+
+def _away(error: Exception) -> str | None:
+    """What to tell if the database is away or busy."""
+    if "sqlalchemy" not in sys.modules:
+        return None
+    from orchestrator.store.engine import lost
+
+    return lost(error)

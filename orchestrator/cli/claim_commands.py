@@ -31,16 +31,16 @@ def claims(
     Writes the certificate as HTML, Markdown and JSON.
     """
     from dashboards.certificate import certificate_table, render_certificate
-    from orchestrator.claims import certificate_record, find_measurements, judge_paper, known_paper
+    from orchestrator.claims import certificate_record, known_paper
     from orchestrator.cli.running import run_sweeps
+    from orchestrator.client import open_client
     from orchestrator.settings import Settings
-    from orchestrator.store.store import Store
 
     began = time.monotonic()
-    folder = _made(out or Settings.read().home / "claims" / paper)
-    settings, known = Settings.read(), known_paper(paper)
-    store = Store.open(settings.database_url)
-    measurements = find_measurements(store, settings, known, submit=not no_run)
+    settings = Settings.read()
+    folder, known = _made(out or settings.home / "claims" / paper), known_paper(paper)
+    client = open_client(settings, executor)
+    measurements = client.measurements(paper, submit=not no_run)
     say(f"{paper}: {len(known.claims)} claims, {len(measurements.sweeps)} sweeps, {len(measurements.missing)} to run")
     for name, reason in measurements.lacking.items():
         say(f"left out {name}: {reason}")
@@ -48,9 +48,9 @@ def claims(
         say(f"{name}: judged {seeds}; `slotsweep run {name}` measures the others")
     outcomes = []
     if measurements.missing and not no_run:
-        outcomes = run_sweeps(settings, store, measurements.missing, executor)
+        outcomes = run_sweeps(client, measurements.missing)
     seconds = time.monotonic() - began if outcomes else None
-    certificate = judge_paper(store, known, measurements, folder, seconds)
+    certificate = client.certificate(paper, measurements, folder, seconds)
     path = render_certificate(certificate, folder)
     if as_json:
         print_json(certificate_record(certificate) | {"certificate": str(path)})

@@ -28,6 +28,7 @@ def upgrade(
     as_json: AsJson = False,
 ) -> None:
     """Bring the database of an earlier slotsweep to the schema of this one."""
+    from orchestrator.client import refuse_server
     from orchestrator.errors import RequestError
     from orchestrator.settings import Settings
     from orchestrator.store.engine import open_engine, shown
@@ -36,6 +37,7 @@ def upgrade(
     from orchestrator.store.version import HEAD
 
     settings = Settings.read()
+    refuse_server(settings, "slotsweep db upgrade")
     if settings.database_file is not None and not settings.database_file.exists():
         raise RequestError(f"there is no database at {settings.database_file}: the first `slotsweep run` makes one")
     engine = open_engine(settings.database_url)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,8 +15,7 @@ from orchestrator.cli.spec_commands import AsJson
 from orchestrator.cli.sweep_commands import SweepName
 
 if TYPE_CHECKING:
-    from orchestrator.logs import Entry, LogReader
-    from orchestrator.store.store import Store
+    from orchestrator.logs import Entry
 
 COLOURS = {"warning": "yellow", "error": "red"}
 PLACED = frozenset({"time", "level", "event", "sweep", "message", "lines"})
@@ -39,44 +37,18 @@ def logs(
     as_json: AsJson = False,
 ) -> None:
     """Show what happened in a sweep: batches, workers, failures with the last lines they printed."""
-    from orchestrator.logs import LogReader, log_file
-    from orchestrator.requests import existing_store, find_sweep
+    from orchestrator.client import open_client
     from orchestrator.settings import Settings
 
-    settings = Settings.read()
-    store = existing_store(settings)
-    row = find_sweep(store, sweep)
-    path = log_file(settings, row.id)
-    reader = LogReader(path)
-    ended = _ended(store, row.id) if follow else None
+    log = open_client(Settings.read()).log(sweep, tail=tail, follow=follow)
     try:
-        shown = _show(_entries(reader, tail, ended), print_json if as_json else _print_readable)
+        shown = _show(log.entries, print_json if as_json else _print_readable)
     except KeyboardInterrupt:
         raise typer.Exit from None
-    finally:
-        reader.close()
     if not shown:
-        say(f"sweep {row.id} has no log in {path.parent}; it is written on the machine that runs the sweep")
-
-
-def _entries(reader: LogReader, tail: int | None, ended: Callable[[], bool] | None) -> Iterator[Entry]:
-    yield from reader.entries() if tail is None else deque(reader.entries(), maxlen=tail)
-    if ended is not None:
-        yield from reader.follow(ended)
-
-
-def _ended(store: Store, sweep: str) -> Callable[[], bool]:
-    from sqlalchemy.exc import InterfaceError, OperationalError
-
-    from orchestrator.store.states import ENDED
-
-    def ended() -> bool:
-        try:
-            return store.sweep(sweep).state in ENDED
-        except (InterfaceError, OperationalError):  # the database is away for a while
-            return False
-
-    return ended
+        say(f"sweep {log.sweep} has no log {log.place}")
+    if rest := log.rest():
+        say(f"it was run by {', '.join(map(_harmless, rest))} too: what these wrote of its log lies there")
 
 
 def _show(entries: Iterable[Entry], show: Callable[[Entry], None]) -> bool:

@@ -1,9 +1,7 @@
-"""Commands about machines and services: doctor, worker, workers, dashboard."""
+"""Commands about machines: doctor, worker, workers."""
 
 from __future__ import annotations
 
-import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add these commands to `app`."""
-    for command in (doctor, worker, workers, dashboard):
+    for command in (doctor, worker, workers):
         app.command()(command)
 
 
@@ -67,17 +65,18 @@ def workers(
     as_json: AsJson = False,
 ) -> None:
     """List the fleet: nodes of the cluster, and workers with their device, load, agreement and state."""
-    from orchestrator.roster import read_roster
+    from orchestrator.client import open_client
     from orchestrator.settings import Settings
 
-    roster = read_roster(Settings.read(), every=every)
+    settings = Settings.read()
+    roster = open_client(settings).workers(every=every)
     if as_json:
         print_json(roster.as_json())
     else:
-        _print_roster(roster)
+        _print_roster(roster, of_a_service=settings.server is not None)
 
 
-def _print_roster(roster: Roster) -> None:
+def _print_roster(roster: Roster, *, of_a_service: bool) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -90,7 +89,8 @@ def _print_roster(roster: Roster) -> None:
     if roster.unlisted is not None:
         say(roster.unlisted)
     if not roster.workers:
-        say("no worker: `slotsweep run SPEC` starts some, and `slotsweep worker --join HEAD:PORT` adds a machine")
+        starts = "the service starts some when it runs a sweep" if of_a_service else "`slotsweep run SPEC` starts some"
+        say(f"no worker: {starts}, and `slotsweep worker --join HEAD:PORT` adds a machine")
         return
     columns = ("worker", "device", "machine", "state", "holds", "done", "agreement", "seen")
     table = Table(*columns, box=None, pad_edge=False)
@@ -99,21 +99,3 @@ def _print_roster(roster: Roster) -> None:
         seen = f"{duration(max(0.0, roster.now - one.last_seen))} ago"
         table.add_row(one.id, one.device, Text(one.machine), one.state, holds, str(one.done), Text(one.agreement), seen)
     print_rich(table)
-
-
-def dashboard(
-    port: Annotated[int, typer.Option(help="port on this machine")] = 5000,
-    host: Annotated[str, typer.Option(help="address to listen on")] = "127.0.0.1",
-) -> None:
-    """Open MLflow's pages on the runs of this store (Ctrl-C ends it)."""
-    from orchestrator.settings import Settings
-
-    settings = Settings.read()
-    if settings.tracking_uri.startswith(("http://", "https://")):
-        typer.echo(f"the runs are on the MLflow server at {settings.tracking_uri}")
-        return
-    say(f"MLflow on http://{host}:{port}")
-    sys.stdout.flush()
-    command = [sys.executable, "-P", "-m", "mlflow", "server", "--host", host, "--port", str(port)]
-    command += ["--backend-store-uri", settings.tracking_uri, "--default-artifact-root", str(settings.artifacts)]
-    os.execv(sys.executable, command)

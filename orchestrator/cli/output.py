@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import typer
 
+from orchestrator.secrecy import without_secrets
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.progress import Progress as Bar
@@ -22,14 +24,14 @@ PLAIN_LINE_SECONDS = 5.0
 
 
 def fail(message: str, code: int) -> NoReturn:
-    """Print `message` to stderr and exit with `code`."""
-    typer.echo(message, err=True)
+    """Print `message` to stderr, without secrets, and exit with `code`."""
+    typer.echo(without_secrets(message), err=True)
     sys.exit(code)
 
 
 def say(message: str) -> None:
-    """Tell the user something that is not the result."""
-    typer.echo(message, err=True)
+    """Tell the user something that is not the result, without secrets."""
+    typer.echo(without_secrets(message), err=True)
 
 
 def print_json(tree: Any) -> None:

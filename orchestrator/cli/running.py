@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
-from typing import TYPE_CHECKING, Literal, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
@@ -15,32 +15,19 @@ from orchestrator.cli.output import ProgressView, duration, print_json, print_ri
 from orchestrator.exit_codes import ALL_DONE, TRIALS_FAILED
 
 if TYPE_CHECKING:
-    from orchestrator.runner import RunOutcome
+    from orchestrator.client.base import Client, Outcome
     from orchestrator.scheduler import StopRequest
-    from orchestrator.settings import Settings
-    from orchestrator.store.store import Store
 
 
-def run_sweeps(
-    settings: Settings, store: Store, sweeps: Sequence[str] | None, executor: Literal["ray", "inline"]
-) -> list[RunOutcome]:
-    """Run `sweeps` (None: all unfinished ones), with progress on stderr."""
-    from orchestrator.runner import execute
+def run_sweeps(client: Client, sweeps: Sequence[str] | None) -> list[Outcome]:
+    """Run `sweeps` (None: all unfinished ones), or watch a service do so, with progress on stderr."""
     from orchestrator.scheduler import StopRequest
 
     gc.enable()
     stop = StopRequest()
     # What Ray, or code of the user's that runs here, prints is not the result, which is all that stdout is for.
     with ProgressView() as view, _interrupts(stop), redirect_stdout(sys.stderr):
-        return execute(
-            settings,
-            store,
-            sweeps,
-            executor=executor,
-            on_progress=view.update,
-            stop=stop,
-            on_wait=lambda: say(f"waiting for MLflow at {settings.tracking_uri} to take the last runs"),
-        )
+        return client.run(sweeps, on_progress=view.update, stop=stop, tell=say)
 
 
 @contextmanager
@@ -60,7 +47,7 @@ def _interrupts(stop: StopRequest) -> Iterator[None]:
 
 
 def finish(
-    outcomes: Sequence[RunOutcome], as_json: bool, suite: str | None = None, left_out: Mapping[str, str] | None = None
+    outcomes: Sequence[Outcome], as_json: bool, suite: str | None = None, left_out: Mapping[str, str] | None = None
 ) -> NoReturn:
     """Say how each sweep ended (as JSON, the last line of each), and all together if they are a `suite`'s, and exit.
 
@@ -91,7 +78,7 @@ def finish(
     raise typer.Exit(ALL_DONE if complete else TRIALS_FAILED)
 
 
-def _print_suite(suite: str, outcomes: Sequence[RunOutcome], as_json: bool, left_out: Mapping[str, str]) -> None:
+def _print_suite(suite: str, outcomes: Sequence[Outcome], as_json: bool, left_out: Mapping[str, str]) -> None:
     """Totals of a suite, and what was left out. Trials that several sweeps share are counted in each."""
     counts = [outcome.sweep.counts for outcome in outcomes]
     totals = {
@@ -114,7 +101,7 @@ def _print_suite(suite: str, outcomes: Sequence[RunOutcome], as_json: bool, left
             typer.echo(f"left out  {name}: {reason}")
 
 
-def _print_json(outcome: RunOutcome) -> None:
+def _print_json(outcome: Outcome) -> None:
     counts = outcome.sweep.counts
     print_json(
         {
@@ -124,26 +111,28 @@ def _print_json(outcome: RunOutcome) -> None:
             "failed": counts.failed,
             "reused": outcome.sweep.reused,
             "seconds": round(outcome.seconds, 3),
-            "report": None if outcome.drawn is None else str(outcome.drawn.path),
+            "report": outcome.report,
             **({} if outcome.broken is None else {"error": outcome.broken}),
         }
     )
 
 
-def _print(outcome: RunOutcome) -> None:
-    from dashboards.terminal import summary_tables
-
+def _print(outcome: Outcome) -> None:
     sweep, counts = outcome.sweep, outcome.sweep.counts
-    if outcome.drawn is not None:
-        print_rich(summary_tables(outcome.drawn.summary))
+    if outcome.tables is not None:
+        print_rich(outcome.tables)
     typer.echo(
         f"{sweep.state}: {counts.done} of {counts.total} trials done, {counts.failed} failed, "
         f"{sweep.reused} of {counts.total} reused, in {duration(outcome.seconds)}"
     )
-    if outcome.drawn is not None:
-        typer.echo(f"report    {outcome.drawn.path}")
-    if sweep.state == "paused":
+    if outcome.report is not None:
+        typer.echo(f"report    {outcome.report}")
+    if outcome.capped is not None:
+        typer.echo(f"go on     run its spec again with another cap, what is done is reused ({outcome.capped})")
+    elif sweep.state == "paused":
+        if sweep.waiting and not outcome.broken:
+            typer.echo(f"why       {sweep.waiting}")
         typer.echo(f"go on     slotsweep resume {sweep.id}")
     if counts.failed:
         typer.echo(f"again     slotsweep retry {sweep.id} --failed")
-    typer.echo("MLflow    slotsweep dashboard")
+    typer.echo("MLflow    slotsweep dashboard" if outcome.page is None else f"page      {outcome.page}")

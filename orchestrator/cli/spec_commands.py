@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from orchestrator.cli.output import duration, print_json, print_rich, say, size
+from orchestrator.cli.price_options import On, Price, rates
 
 if TYPE_CHECKING:
+    from orchestrator.cluster.node_types import Rates
+    from orchestrator.costing import PlanCost
     from orchestrator.estimate import Cost, Estimate
-    from orchestrator.explain import Explanation
     from orchestrator.plan import Plan
     from orchestrator.plan_summary import PlanSummary
-    from orchestrator.settings import Settings
     from tasks.kinds.tuning import TuningConfig
 
 EXPLANATIONS_SHOWN = 20
@@ -24,7 +26,11 @@ EXPLANATIONS_SHOWN = 20
 SpecName = Annotated[str, typer.Argument(help="a spec file, or the name of a ready-made spec", metavar="SPEC")]
 Overrides = Annotated[
     list[str] | None,
-    typer.Option("--set", help="override a field, e.g. --set workload.items=128 (repeatable)", metavar="PATH=VALUE"),
+    typer.Option(
+        "--set",
+        help="override a field, e.g. --set workload.items=128 (repeatable); seeds=3: of a list the first 3",
+        metavar="PATH=VALUE",
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 
@@ -53,7 +59,13 @@ def init(
 
 def validate(spec: SpecName, overrides: Overrides = None, as_json: AsJson = False) -> None:
     """Check a spec, or every spec of a suite; every error is shown at once, with its place and its cure."""
-    plans = _plans_of(spec, overrides, as_json)
+    from orchestrator.doubts import doubts
+    from orchestrator.leaking import leaks
+    from orchestrator.plan import Plan
+    from orchestrator.requests import load_specs
+
+    with _telling_json(as_json):
+        plans = {name: Plan(read) for name, read in load_specs(spec, overrides or ()).items()}
     trials = sum(plan.trial_count for plan in plans.values())
     studies = [(count, options.trials) for count, options in map(_studies, plans.values()) if options]
     proposals = sum(count * each for count, each in studies)
@@ -66,23 +78,9 @@ def validate(spec: SpecName, overrides: Overrides = None, as_json: AsJson = Fals
     most = "at most " if any(plan.grows for plan in plans.values()) else ""
     typer.echo(f"{spec}: ok, {', '.join([*parts, f'{most}{trials} trials'])}")
     for sentence in dict.fromkeys(
-        sentence for plan in plans.values() for sentence in (*_exhausted(plan), *_leaks(plan))
+        sentence for plan in plans.values() for sentence in (*_exhausted(plan), *leaks(plan), *doubts(plan))
     ):
         say(sentence)
-
-
-def _leaks(plan: Plan) -> Iterator[str]:
-    """A warning of models that see what they are to predict."""
-    for name in plan.leaking:
-        yield (
-            f"{name} as configured looks at later tokens: where every position is scored its losses are no scores of "
-            "predictions; its results are marked `leaks future`"
-        )
-    for name in plan.may_leak:
-        yield (
-            f"{name} looks at later tokens with some of the values that are searched: where every position is scored "
-            "their losses are no scores of predictions, and would win unfairly; they are marked `leaks future`"
-        )
 
 
 def _studies(plan: Plan) -> tuple[int, TuningConfig | None]:
@@ -110,24 +108,14 @@ def _exhausted(plan: Plan) -> Iterator[str]:
             yield (f"{study.group}: there {told}, so that {study.sampler.name} makes no more proposals than that")
 
 
-def _plans_of(
-    spec: str, overrides: list[str] | None, as_json: bool, settings: Settings | None = None
-) -> dict[str, Plan]:
-    """The plans of the spec or suite, by name, as they would run under `settings` (None: on this machine).
-
-    What is wrong is printed as JSON if `as_json`, else raised.
-    """
+@contextmanager
+def _telling_json(as_json: bool) -> Iterator[None]:
+    """What is wrong with a spec is printed as JSON if `as_json`, else raised."""
     from orchestrator.exit_codes import WRONG_REQUEST
-    from orchestrator.machines import planned
-    from orchestrator.plan import Plan
-    from orchestrator.requests import load_specs
     from orchestrator.spec import SpecError
 
     try:
-        specs = load_specs(spec, overrides or ())
-        return {
-            name: Plan(read) if settings is None else planned(read, settings, ask=False) for name, read in specs.items()
-        }
+        yield
     except SpecError as error:
         if not as_json:
             raise
@@ -139,34 +127,50 @@ def plan(
     spec: SpecName,
     overrides: Overrides = None,
     explain: Annotated[bool, typer.Option("--explain", help="say why trials are computed rather than reused")] = False,
+    on: On = None,
+    price: Price = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what a spec, or each spec of a suite, would run: trials, batches, devices, and what it may cost."""
-    from orchestrator.plan_summary import describe
+    from orchestrator.client import open_client
+    from orchestrator.requests import spec_files
     from orchestrator.settings import Settings
 
-    settings = Settings.read()
-    plans = _plans_of(spec, overrides, as_json, settings)
-    described = [(made, describe(made, settings, explained=explain)) for made in plans.values()]
+    with _telling_json(as_json):
+        files = spec_files(spec, overrides or ())
+        prices = rates(on, price)
+        described = open_client(Settings.read()).describe(files, explained=explain)
+    costs = _costs(described, prices)
     if as_json:
-        [*_, (_, last)] = described
-        print_json(
-            last.as_json() if len(described) == 1 else _suite_as_json(list(plans), [one for _, one in described])
-        )
+        trees = [{**one.as_json(), **_cost_as_json(cost)} for one, cost in zip(described, costs, strict=True)]
+        print_json(trees[0] if len(trees) == 1 else _suite_as_json([one.name for one in files], described, trees))
         return
-    for made, summary in described:
-        _print_plan(made, summary)
+    for summary, cost in zip(described, costs, strict=True):
+        _print_plan(summary, cost)
     if len(described) > 1:
-        totals = _totals([one for _, one in described])
+        totals = _totals(described)
         known = (
             "how many of them reused is unknown" if totals["reused"] is None else f"{totals['reused']} of them reused"
         )
         typer.echo(f"{spec}: {len(described)} sweeps, {totals['trials']} trials, {known}")
 
 
-def _suite_as_json(names: list[str], summaries: list[PlanSummary]) -> dict[str, Any]:
+def _suite_as_json(names: list[str], summaries: list[PlanSummary], trees: list[dict[str, Any]]) -> dict[str, Any]:
     """Totals, and the plan of each sweep. Trials that several sweeps share are counted in each."""
-    return {**_totals(summaries), "sweeps": {name: one.as_json() for name, one in zip(names, summaries, strict=True)}}
+    return {**_totals(summaries), "sweeps": dict(zip(names, trees, strict=True))}
+
+
+def _costs(summaries: list[PlanSummary], prices: Rates | None) -> list[PlanCost | None]:
+    """What each plan costs; None where no prices were given."""
+    if prices is None:
+        return [None] * len(summaries)
+    from orchestrator.costing import plan_cost
+
+    return [plan_cost(one.estimate, prices) for one in summaries]
+
+
+def _cost_as_json(cost: PlanCost | None) -> dict[str, Any]:
+    return {} if cost is None else {"cost": cost.as_json()}
 
 
 def _totals(summaries: list[PlanSummary]) -> dict[str, int | None]:
@@ -175,10 +179,10 @@ def _totals(summaries: list[PlanSummary]) -> dict[str, int | None]:
     return {name: None if None in numbers else sum(numbers) for name, numbers in counts.items()}
 
 
-def _print_plan(made: Plan, summary: PlanSummary) -> None:
+def _print_plan(summary: PlanSummary, cost: PlanCost | None) -> None:
     devices = ", ".join(f"{count} on {device}" for device, count in summary.devices.items())
-    typer.echo(f"{made.spec.name} ({made.spec.kind})")
-    product = f"{summary.cells} cells x {len(made.spec.seeds)} seeds"
+    typer.echo(f"{summary.name} ({summary.kind})")
+    product = f"{summary.cells} cells x {summary.seeds} seeds"
     if summary.at_first is not None:
         product = f"at most, {summary.at_first} at first, others as results tell"
     typer.echo(f"  trials    {summary.trials}: {product}; {devices}")
@@ -193,9 +197,11 @@ def _print_plan(made: Plan, summary: PlanSummary) -> None:
         typer.echo(f"  reused    {summary.reused}, already done in this store")
     typer.echo(f"  batches   {summary.batches}{' at first' if summary.at_first is not None else ''}")
     _print_estimate(summary.estimate)
+    if cost is not None:
+        _print_cost(cost)
     for sentence in summary.absent:
         typer.echo(f"  data      {sentence}")
-    for sentence in _leaks(made):
+    for sentence in (*summary.leaks, *summary.doubts):
         typer.echo(f"  warning   {sentence}")
     if summary.explanations is not None:
         _print_explanations(summary.explanations)
@@ -215,6 +221,18 @@ def _print_estimate(estimate: Estimate) -> None:
     typer.echo(f"  disk      about {size(estimate.disk_bytes)} ({estimate.disk_basis})")
     for device, cost in parts.items():
         typer.echo(f"    {device:<7} about {size(cost.disk_bytes)}")
+
+
+def _print_cost(cost: PlanCost) -> None:
+    """What a plan costs, its interval, and how it comes about."""
+    priced = ", ".join(f"{price:.3g} an hour on {device}" for device, price in cost.prices.items())
+    if cost.cost is None or cost.low_cost is None or cost.high_cost is None or cost.worker_hours is None:
+        typer.echo(f"  cost      unknown, as the time is; a worker costs {priced} ({cost.basis})")
+        return
+    typer.echo(
+        f"  cost      {cost.cost:.2g}, {cost.low_cost:.2g} to {cost.high_cost:.2g}: {cost.worker_hours:.2g} worker "
+        f"hours, if they compute as those did that were measured; a worker costs {priced} ({cost.basis})"
+    )
 
 
 def _time(cost: Cost) -> str:
@@ -238,14 +256,14 @@ def _memory(cost: Cost) -> str:
     return f"{size(cost.memory_bytes)}, {size(cost.low_memory_bytes)} to {size(cost.high_memory_bytes)}{own}"
 
 
-def _print_explanations(explanations: list[Explanation]) -> None:
+def _print_explanations(explanations: list[dict[str, Any]]) -> None:
     if not explanations:
         typer.echo("every trial is reused")
         return
     from orchestrator.explain import shortened
 
     rows = [
-        (str(each.trials), str(each.cells), shortened(each.mechanisms), each.text)
+        (str(each["trials"]), str(each["cells"]), shortened(each["mechanisms"]), each["text"])
         for each in explanations[:EXPLANATIONS_SHOWN]
     ]
     header = ("trials", "cells", "mechanisms", "why they are not reused")
@@ -254,7 +272,7 @@ def _print_explanations(explanations: list[Explanation]) -> None:
         typer.echo(f"  {row[0]:>{trials}}  {row[1]:>{cells}}  {row[2]:<{mechanisms}}  {row[3]}")
     hidden = explanations[EXPLANATIONS_SHOWN:]
     if hidden:
-        typer.echo(f"  {sum(each.trials for each in hidden)} more trials for {len(hidden)} more reasons: see --json")
+        typer.echo(f"  {sum(each['trials'] for each in hidden)} more trials for {len(hidden)} more reasons: see --json")
 
 
 def schema() -> None:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import replace
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from orchestrator.cli.output import print_json, print_rich, say
+from orchestrator.cli.output import duration, print_json, print_rich, say
+from orchestrator.cli.price_options import MaxCost, MaxHours, On, Price, caps, expected_to_reach, rates
 from orchestrator.cli.spec_commands import AsJson, Overrides, SpecName
 
 if TYPE_CHECKING:
-    from orchestrator.plan import Plan
+    from orchestrator.caps import Caps
+    from orchestrator.client.base import Client, Submission
+    from orchestrator.store.status import SweepStatus
 
 SweepName = Annotated[str, typer.Argument(help="a sweep's id (its beginning is enough), or `last`", metavar="SWEEP")]
 NoCache = Annotated[bool, typer.Option("--no-cache", help="compute again what is already done")]
@@ -37,6 +40,10 @@ def run(
     no_cache: NoCache = False,
     executor: Annotated[Literal["ray", "inline"], typer.Option(help="ray, or inline: in this process")] = "ray",
     wait: Wait = None,
+    max_hours: MaxHours = None,
+    max_cost: MaxCost = None,
+    on: On = None,
+    price: Price = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a sweep in the foreground: submit the spec (or take a queued sweep), compute what is missing, report.
@@ -44,82 +51,75 @@ def run(
     A suite's sweeps run together.
     """
     from orchestrator.cli.running import finish, run_sweeps
+    from orchestrator.client import open_client
+    from orchestrator.requests import is_spec
     from orchestrator.settings import Settings
 
-    settings = Settings.read()
-    if executor == "inline":
-        settings = replace(settings, ray_address=None)  # this machine is the fleet
-    store, sweeps, left_out = _sweeps_to_run(settings, what, overrides or [], no_cache, wait)
-    for sweep in map(store.sweep, sweeps):
+    client = open_client(Settings.read(), executor)
+    if is_spec(what):
+        submission = _submit(client, what, overrides or [], no_cache, wait, _caps(max_hours, max_cost, on, price))
+        sweeps, left_out = _submitted_now(submission)
+    else:
+        given = any(one is not None for one in (wait, max_hours, max_cost, on, price))
+        sweeps, left_out = [_submitted_before(client, what, keeps=not (overrides or no_cache or given))], {}
+    for sweep in map(client.sweep, sweeps):
         say(f"sweep {sweep.id} ({sweep.name}): {sweep.trials} trials, {sweep.reused} of {sweep.trials} reused")
-    outcomes = run_sweeps(settings, store, sweeps, executor)
+    outcomes = run_sweeps(client, sweeps)
     suite = what if len(sweeps) + len(left_out) > 1 else None
     finish(sorted(outcomes, key=lambda one: sweeps.index(one.sweep.id)), as_json, suite, left_out)
 
 
-def _sweeps_to_run(
-    settings: Any, what: str, overrides: list[str], no_cache: bool, wait: float | None
-) -> tuple[Any, list[str], dict[str, str]]:
-    """The store, the ids of the sweeps that `what` names, submitted now if it is a spec or a suite, and what of a suite
-    is left out, with the reasons.
-    """
+def _caps(max_hours: float | None, max_cost: float | None, on: str | None, price: list[str] | None) -> Caps:
+    """What each sweep may take of its workers."""
+    return caps(max_hours, max_cost, rates(on, price))
+
+
+def _submit(
+    client: Client,
+    what: str,
+    overrides: list[str],
+    no_cache: bool,
+    wait: float | None,
+    limits: Caps,
+    *,
+    to_run: bool = True,
+) -> Submission:
+    """Queue the spec or suite that `what` names; before that, tell what is expected to reach a cap."""
+    from orchestrator.requests import spec_files
+
+    files = spec_files(what, overrides)
+    if limits.limited:
+        for sentence in expected_to_reach(client.describe(files, explained=False), limits):
+            say(sentence)
+    return client.submit(files, use_cache=not no_cache, wait=wait or 0.0, caps=limits, check_data=to_run, to_run=to_run)
+
+
+def _submitted_now(submission: Submission) -> tuple[list[str], Mapping[str, str]]:
+    """Ids of the sweeps that were submitted, and what of the suite is left out, with the reasons."""
     from orchestrator.errors import RequestError
-    from orchestrator.lacking import refuse_lacking
-    from orchestrator.requests import existing_store, find_sweep, is_spec, load_specs
-    from orchestrator.store.store import Store
 
-    if not is_spec(what):
-        try:
-            store = existing_store(settings)
-            sweep = find_sweep(store, what)
-        except RequestError:
-            load_specs(what)  # names the ready-made specs in its error
-            raise
-        if overrides or no_cache or wait is not None:
-            raise RequestError(
-                "--set, --no-cache and --wait belong to a spec; a sweep keeps what it was submitted with"
-            )
-        return store, [sweep.id], {}
-    plans = _checked_plans(settings, what, overrides, wait)
-    left_out: dict[str, str] = {}
-    if len(plans) > 1:
-        plans, left_out = _whose_data_are_here(plans)
-    else:
-        [plan] = plans.values()
-        refuse_lacking(plan, settings, use_cache=not no_cache)
-    from orchestrator.runner import submit_plan
-
-    store = Store.open(settings.database_url)
-    return store, [submit_plan(store, plan, use_cache=not no_cache).sweep for plan in plans.values()], left_out
-
-
-def _whose_data_are_here(plans: dict[str, Plan]) -> tuple[dict[str, Plan], dict[str, str]]:
-    """Those of a suite's plans that can run, and why the others cannot: these do not keep those from it."""
-    from orchestrator.errors import RequestError
-    from orchestrator.lacking import part_lacking
-
-    here, lacking = part_lacking(plans)
-    for name, reason in lacking.items():
+    for name, reason in submission.left_out.items():
         say(f"left out {name}: {reason}")
-    if not here:
+    if not submission.submitted:
         raise RequestError("the data of no sweep of the suite can be had")
-    return here, lacking
+    return [one.sweep for one in submission.submitted.values()], submission.left_out
 
 
-def _checked_plans(settings: Any, what: str, overrides: list[str], wait: float | None) -> dict[str, Plan]:
-    """The plans of the spec or suite that `what` names, none of which is refused."""
-    from orchestrator.machines import planned
-    from orchestrator.preflight import check_before_submitting
-    from orchestrator.requests import load_specs
+def _submitted_before(client: Client, what: str, *, keeps: bool) -> str:
+    """The id of the sweep that `what` names. keeps: whether nothing was asked for that belongs to a spec"""
+    from orchestrator.errors import RequestError
+    from orchestrator.requests import spec_path
 
-    specs = load_specs(what, overrides)
-    plans = {
-        name: planned(replace(spec, policy=replace(spec.policy, wait=wait or 0.0)), settings)
-        for name, spec in specs.items()
-    }
-    for plan in plans.values():
-        check_before_submitting(plan, settings)
-    return plans
+    try:
+        sweep = client.sweep(what)
+    except RequestError:
+        spec_path(what)  # names the ready-made specs in its error
+        raise
+    if not keeps:
+        raise RequestError(
+            "--set, --no-cache, --wait, caps and prices belong to a spec; a sweep keeps what it was submitted with"
+        )
+    return sweep.id
 
 
 def submit(
@@ -127,18 +127,19 @@ def submit(
     overrides: Overrides = None,
     no_cache: NoCache = False,
     wait: Wait = None,
+    max_hours: MaxHours = None,
+    max_cost: MaxCost = None,
+    on: On = None,
+    price: Price = None,
     as_json: AsJson = False,
 ) -> None:
     """Queue a sweep and print its id; `slotsweep run ID` executes it. Of a suite, one id a line."""
-    from orchestrator.runner import submit_plan
+    from orchestrator.client import open_client
     from orchestrator.settings import Settings
-    from orchestrator.store.store import Store
 
-    settings = Settings.read()
-    plans = _checked_plans(settings, spec, overrides or [], wait)
-    store = Store.open(settings.database_url)
-    for plan in plans.values():
-        submitted = submit_plan(store, plan, use_cache=not no_cache)
+    client, limits = open_client(Settings.read()), _caps(max_hours, max_cost, on, price)
+    submission = _submit(client, spec, overrides or [], no_cache, wait, limits, to_run=False)
+    for submitted in submission.submitted.values():
         say(f"queued {submitted.trials} trials, {submitted.reused} of {submitted.trials} reused")
         if as_json:
             print_json({"sweep": submitted.sweep, "trials": submitted.trials, "reused": submitted.reused})
@@ -148,21 +149,25 @@ def submit(
 
 def status(
     sweep: Annotated[str | None, typer.Argument(help="a sweep's id, or `last`; all sweeps if left out")] = None,
-    watch: Annotated[bool, typer.Option("-w", "--watch", help="repeat until the sweep has ended")] = False,
+    watch: Annotated[
+        bool,
+        typer.Option("-w", "--watch", help="repeat until the sweep has ended; without one, of a service, all of yours"),
+    ] = False,
+    mine: Annotated[bool, typer.Option("--mine", help="only sweeps that you submitted to the service")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the state of one sweep or of all."""
-    from orchestrator.requests import existing_store, find_sweep
+    """Show the state of one sweep or of all: how long the rest will take, or why it waits."""
+    from orchestrator.client import open_client
+    from orchestrator.errors import RequestError
     from orchestrator.settings import Settings
     from orchestrator.store.states import ENDED
 
     settings = Settings.read()
-    if sweep is None and settings.database_file is not None and not settings.database_file.exists():
-        _print_status([]) if not as_json else print_json([])
-        return
-    store = existing_store(settings)
+    if mine and settings.server is None:
+        raise RequestError("`--mine` needs a service that knows whose sweeps are: set SLOTSWEEP_SERVER")
+    client, mine = open_client(settings), settings.server is not None and (mine or watch)
     while True:
-        rows = store.sweeps() if sweep is None else [find_sweep(store, sweep)]
+        rows = client.sweeps(mine=mine) if sweep is None else [client.sweep(sweep)]
         if as_json:
             print_json([_status(row) for row in rows])
         else:
@@ -172,13 +177,17 @@ def status(
         time.sleep(2.0)
 
 
-def _status(row: Any) -> dict[str, Any]:
+def _status(row: SweepStatus) -> dict[str, Any]:
     counts = row.counts
     return {
         "sweep": row.id,
         "name": row.name,
         "kind": row.kind,
+        "user": row.user,
+        "priority": row.priority,
         "state": row.state,
+        "waiting": row.waiting,
+        "seconds_left": row.seconds_left,
         "trials": row.trials,
         "pending": counts.pending,
         "leased": counts.leased,
@@ -193,19 +202,32 @@ def _status(row: Any) -> dict[str, Any]:
     }
 
 
-def _print_status(rows: list[Any]) -> None:
+def _print_status(rows: list[SweepStatus]) -> None:
     from rich.table import Table
     from rich.text import Text
 
     if not rows:
         say("no sweep yet: `slotsweep run quick-start` makes one")
         return
-    table = Table("sweep", "name", "state", "trials", "done", "failed", "reused", "submitted", box=None, pad_edge=False)
+    whose = ("user",) if any(row.user is not None for row in rows) else ()
+    rest = ("left",) if any(_rest(row) for row in rows) else ()
+    numbers = ("trials", "done", "failed", "reused")
+    table = Table("sweep", "name", *whose, "state", *numbers, "submitted", *rest, box=None, pad_edge=False)
     for row in rows:
         submitted = datetime.fromtimestamp(row.created).isoformat(" ", "minutes")
-        numbers = (row.trials, row.counts.done, row.counts.failed, row.reused)
-        table.add_row(row.id, Text(row.name), row.state, *map(str, numbers), submitted)
+        user, left = [Text(row.user or "")] if whose else [], [Text(_rest(row))] if rest else []
+        counts = map(str, (row.trials, row.counts.done, row.counts.failed, row.reused))
+        table.add_row(row.id, Text(row.name), *user, row.state, *counts, submitted, *left)
     print_rich(table)
+
+
+def _rest(row: SweepStatus) -> str:
+    """How long the rest of a sweep will take, or why it waits, as far as that was said."""
+    from orchestrator.spec.problems import visible
+
+    if row.waiting is not None:
+        return visible(row.waiting)
+    return "" if row.seconds_left is None else duration(row.seconds_left)
 
 
 def results(
@@ -217,21 +239,17 @@ def results(
     as_json: AsJson = False,
 ) -> None:
     """A row per trial, with dotted columns; as a table, the frontier of its cells."""
+    from orchestrator.client import open_client
     from orchestrator.errors import RequestError
-    from orchestrator.requests import existing_store, find_sweep
-    from orchestrator.results import result_rows, write_csv, write_parquet
+    from orchestrator.results import write_csv, write_parquet
     from orchestrator.settings import Settings
 
-    store = existing_store(Settings.read())
-    row = find_sweep(store, sweep)
+    client = open_client(Settings.read())
     chosen = "json" if as_json else output_format
     if chosen == "table":
-        from dashboards.terminal import summary_tables
-        from orchestrator.reporting import summary_of
-
-        print_rich(summary_tables(summary_of(store, row)))
+        print_rich(client.summary(sweep))
         return
-    rows = list(result_rows(store, row))
+    rows = client.results(sweep)
     if chosen == "parquet":
         if out is None:
             raise RequestError("parquet is not text: name a file with --out results.parquet")
@@ -260,25 +278,15 @@ def report(
 
     Its studies, if it tunes, are brought up to date in Optuna's own store.
     """
-    from orchestrator.reporting import write_own_report, write_report
-    from orchestrator.requests import existing_store, find_sweep
+    from orchestrator.client import open_client
     from orchestrator.settings import Settings
-    from tasks.kind import KINDS
 
-    settings = Settings.read()
-    store = existing_store(settings)
-    row = find_sweep(store, sweep)
-    path, _ = write_report(store, row, out) if out else write_own_report(store, row, settings)
-    if out is None:
-        store.set_report(row.id, str(path))
-    if KINDS.implementation(row.kind).proposes:
-        from orchestrator.tuner.mirroring import catch_up
-
-        if why := catch_up(store, row, settings):
-            say(f"the studies of sweep {row.id} are not in Optuna's store: {why}")
+    drawing = open_client(Settings.read()).report(sweep, out)
+    if drawing.unmirrored is not None:
+        say(f"the studies of sweep {drawing.sweep} are not in Optuna's store: {drawing.unmirrored}")
     if as_json:
-        print_json({"sweep": row.id, "report": str(path)})
+        print_json({"sweep": drawing.sweep, "report": str(drawing.path)})
     else:
-        typer.echo(str(path))
+        typer.echo(str(drawing.path))
     if show:
-        typer.launch(path.as_uri())
+        typer.launch(drawing.path.absolute().as_uri())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Protocol
@@ -78,6 +78,9 @@ class Executor(Protocol):
     depth: int
     """Batches a worker should hold at once, so that it never waits for the next one."""
 
+    scales: bool
+    """Whether machines come and go with the work: then a worker that has none is let go, as it keeps its machine."""
+
     def start(self, wants: AbstractSet[Want], given_up: Callable[[], bool]) -> Sequence[WorkerCard]:
         """Prepare, and start workers for `wants`; those that are ready. Others come through `wait`.
 
@@ -86,8 +89,12 @@ class Executor(Protocol):
         """
         ...
 
-    def grow(self, wants: AbstractSet[Want]) -> None:
-        """Look after the fleet: start workers for `wants` on nodes that joined, notice nodes that leave or are gone."""
+    def grow(self, wants: AbstractSet[Want], waiting: Mapping[Want, int]) -> None:
+        """Look after the fleet: start workers for `wants` on nodes that joined, notice nodes that leave or are gone.
+
+        Where it scales, no more are started than batches wait, and machines are asked for where that is not enough.
+        waiting: batches beside those that workers hold, by what could run them, as far as they were counted
+        """
         ...
 
     def shortage(self, demands: AbstractSet[Demand]) -> Shortage | None:
@@ -110,8 +117,8 @@ class Executor(Protocol):
         """End a worker at once, whatever it does; the batches it held."""
         ...
 
-    def dismiss(self, worker: str) -> tuple[int, ...]:
-        """End a worker for good, without a replacement; the attempts it held."""
+    def dismiss(self, worker: str, *, for_good: bool = True) -> tuple[int, ...]:
+        """End a worker without a replacement, unless not `for_good` until there is work for one; what it held."""
         ...
 
     def replace(self, worker: str) -> WorkerCard | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
@@ -22,6 +22,7 @@ class InlineExecutor:
 
     name = "inline"
     depth = 1
+    scales = False
 
     def __init__(self, preparation: Preparation, kernels: Path) -> None:
         self._preparation = preparation
@@ -50,12 +51,11 @@ class InlineExecutor:
             raise PreparationError("; ".join(refused.message for refused in self._refusals))
         return cards
 
-    def grow(self, wants: AbstractSet[Want]) -> None:
+    def grow(self, wants: AbstractSet[Want], waiting: Mapping[Want, int]) -> None:
         """The machine is what it is."""
 
     def shortage(self, demands: AbstractSet[Demand]) -> Shortage | None:
-        cards = [host.card for host in self._hosts.values()]
-        there = [Want(card.device, card.accelerator, card.machine) for card in cards]
+        there = [Want.of(host.card) for host in self._hosts.values()]
         short = frozenset(
             want.device for demand in demands if not any(want.met_by(there) for want in demand) for want in demand
         )
@@ -86,7 +86,7 @@ class InlineExecutor:
     def kill(self, worker: str) -> Lost:
         return Lost(worker, self.dismiss(worker), "dropped")
 
-    def dismiss(self, worker: str) -> tuple[int, ...]:
+    def dismiss(self, worker: str, *, for_good: bool = True) -> tuple[int, ...]:
         attempts = tuple(task.attempt for holder, task in self._tasks if holder == worker)
         self._tasks = deque((holder, task) for holder, task in self._tasks if holder != worker)
         self._hosts.pop(worker, None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from models.devices.device import DeviceClass
@@ -58,6 +58,26 @@ def places(node: Node, wants: Iterable[Want], *, alone: bool) -> list[Place]:
             [Place(node.id, "cpu", left)] if alone else [Place(node.id, "cpu", 1, number=core) for core in range(left)]
         )
     return found
+
+
+class Openings:
+    """How many workers may still be started, by what waits for them; `wanted` has a number for each."""
+
+    def __init__(self, wanted: Mapping[Want, float]) -> None:
+        self._left = dict(wanted)
+
+    def allow(self, place: Place, node: Node) -> bool:
+        """Whether a worker at `place`, of `node`, is wanted."""
+        return any(self._for(place, node))
+
+    def take(self, place: Place, node: Node) -> None:
+        """One is started there."""
+        for want in [*self._for(place, node)]:
+            self._left[want] -= 1
+
+    def _for(self, place: Place, node: Node) -> Iterable[Want]:
+        wanted = (want for want, left in self._left.items() if left > 0 and want.device == place.device)
+        return (want for want in wanted if node.meets(want))
 
 
 def _cuda_places(node: Node, cores: int, *, alone: bool) -> list[Place]:

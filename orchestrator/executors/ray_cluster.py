@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
@@ -16,9 +17,10 @@ from orchestrator import code_snapshot
 from orchestrator.code_snapshot import CodeSnapshot, unpack_code
 from orchestrator.errors import ExecutorError
 from orchestrator.executors.base import Event, Finished, Joined, Leaving, Lost, Refused, Shortage
-from orchestrator.executors.placing import Place, places
-from orchestrator.executors.ray_preparing import Preparer
+from orchestrator.executors.placing import Openings, Place, places
+from orchestrator.executors.ray_preparing import PLUGIN_SECONDS, Preparer
 from orchestrator.executors.ray_reserving import Reservations
+from orchestrator.executors.ray_scaling import GpuNode, NodeRequests, bundle, requests
 from orchestrator.executors.ray_session import (
     dead_local_processes,
     free_resources,
@@ -54,7 +56,7 @@ class _Worker:
     @property
     def want(self) -> Want:
         """What it is for."""
-        return Want(self.card.device, self.card.accelerator, self.card.machine)
+        return Want.of(self.card)
 
 
 class RayExecutor:
@@ -62,7 +64,8 @@ class RayExecutor:
 
     With `alone` each node is held whole, with one worker a device class, and those of a node compute one after another:
     nothing disturbs what they measure, and nobody else's workers are placed there meanwhile. `stand_ins` are the
-    devices that compute in place of classes that a cluster of fake nodes only pretends to have.
+    devices that compute in place of classes that a cluster of fake nodes only pretends to have. `tell` is told what
+    takes long before the first worker is there; mechanisms of plug-ins are tried for `plugin_seconds` at most.
     """
 
     name = "ray"
@@ -75,9 +78,14 @@ class RayExecutor:
         settings: Settings,
         *,
         alone: bool,
+        tell: Callable[[str], None] = lambda _: None,
+        plugin_seconds: float = PLUGIN_SECONDS,
         stand_ins: Mapping[DeviceClass, DeviceClass] | None = None,
     ) -> None:
         self._alone = alone
+        self._tell = tell
+        self._plugin_seconds = plugin_seconds
+        self.scales = settings.autoscales
         self._preparation = preparation
         self._code = code
         self._settings = settings
@@ -92,12 +100,14 @@ class RayExecutor:
         self._events: list[Event] = []
         self._nodes: dict[str, Node] = {}
         self._reservations = Reservations()
+        self._requests = NodeRequests()
         self._wants: AbstractSet[Want] = frozenset()
+        self._waiting: Mapping[Want, int] = {}
 
     # -- the fleet ---------------------------------------------------------------------------------------------------
 
     def start(self, wants: AbstractSet[Want], given_up: Callable[[], bool]) -> Sequence[WorkerCard]:
-        preparer = Preparer(self._code, self._settings, given_up)
+        preparer = Preparer(self._code, self._settings, given_up, self._tell, self._plugin_seconds)
         self._preparation = preparer.prepare(self._preparation, lambda: start_ray(self._settings))
         if given_up():
             return []
@@ -105,7 +115,7 @@ class RayExecutor:
 
         self._archive = ray.put(self._code.archive)
         self._read_nodes()
-        self._staff(wants)
+        self._staff(wants, dict.fromkeys(wants, math.inf))
         cards: list[WorkerCard] = []
         refusal = None
         while self._starting and not cards and not given_up():
@@ -118,7 +128,7 @@ class RayExecutor:
             raise ExecutorError(refusal)
         return cards
 
-    def grow(self, wants: AbstractSet[Want]) -> None:
+    def grow(self, wants: AbstractSet[Want], waiting: Mapping[Want, int]) -> None:
         if dead_local_processes():  # `wait` tells
             return
         self._read_nodes()
@@ -129,10 +139,29 @@ class RayExecutor:
             elif node.leaving and worker not in self._leaving:
                 self._leaving.add(worker)
                 self._events.append(Leaving(worker, f"node {node.name} is about to leave"))
-        self._staff(wants)
+        self._waiting = waiting
+        self._staff(wants, waiting if self.scales else dict.fromkeys(wants, math.inf))
+        if self.scales:
+            needed = [want for want, count in waiting.items() if count and bundle(want)]
+            self._requests.update({want: self._lacking(want) for want in needed})
+
+    def _lacking(self, want: Want) -> int:
+        """How much to ask for where more batches wait for `want` than workers hold; nothing while some are starting."""
+        if self._is_starting(want):
+            return 0
+        there = [worker.place for worker in self._workers.values() if want.met_by([worker.want])]
+        return requests(self._waiting[want], len(there), sum(place.devices or 1.0 for place in there))
+
+    def _is_starting(self, want: Want) -> bool:
+        """Whether a worker is starting that may be one for `want`."""
+        places = [place for _, place in self._starting.values() if place.device == want.device]
+        return any(self._nodes[place.node].meets(want) for place in places)
 
     def _read_nodes(self) -> None:
-        self._nodes |= ray_nodes(with_machines=self._alone)
+        found = ray_nodes(with_machines=self._alone)
+        if self.scales and not self._alone:
+            found = {key: GpuNode(**vars(node)) if node.cuda else node for key, node in found.items()}
+        self._nodes |= found
 
     def shortage(self, demands: AbstractSet[Demand]) -> Shortage | None:
         nodes = list(self._nodes.values())
@@ -144,7 +173,8 @@ class RayExecutor:
         devices = frozenset(want.device for want in short)
         if absent:
             unusable = None if self._settings.ray_address else this_machine_offers().unusable
-            return Shortage(str(unmet(absent, nodes, unusable=unusable)), absent=True, devices=devices)
+            asked = "; its autoscaler is asked for machines" if self.scales and any(map(bundle, short)) else ""
+            return Shortage(f"{unmet(absent, nodes, unusable=unusable)}{asked}", absent=True, devices=devices)
         return Shortage(self._why_taken(short, nodes), absent=False, devices=devices)
 
     def _why_taken(self, short: AbstractSet[Want], nodes: Sequence[Node]) -> str:
@@ -158,10 +188,9 @@ class RayExecutor:
         return f"times are measured on whole nodes, and {why} with {wanted}: {names}"
 
     def _served(self, want: Want) -> bool:
-        """Whether there is a worker for `want`, or one is starting that may be."""
-        starting = [place for _, place in self._starting.values() if place.device == want.device]
+        """Whether there is a worker for `want`, or one is starting that may be, or nothing waits for one yet."""
         there = [worker.want for worker in self._workers.values()]
-        return want.met_by(there) or any(self._nodes[place.node].meets(want) for place in starting)
+        return want.met_by(there) or self._is_starting(want) or (self.scales and not self._waiting.get(want))
 
     def rivals(self, worker: str) -> AbstractSet[str]:
         if not self._alone:
@@ -169,36 +198,46 @@ class RayExecutor:
         node = self._workers[worker].place.node
         return {other for other, there in self._workers.items() if there.place.node == node and other != worker}
 
-    def _staff(self, wants: AbstractSet[Want]) -> None:
-        """Start workers in places that have none, as far as others have left room for them."""
+    def _staff(self, wants: AbstractSet[Want], wanted: Mapping[Want, float]) -> None:
+        """Start workers in places that have none, as many as are `wanted`, as far as others have left room for them."""
         self._wants = wants
-        free = free_resources()
-        for node in self._nodes.values():
+        free, openings = free_resources(), Openings(wanted)
+        for _, place in self._starting.values():
+            openings.take(place, self._nodes[place.node])
+        in_use = self._nodes_in_use()
+        for node in sorted(self._nodes.values(), key=lambda node: node.id not in in_use):  # so that others may end
             room = dict(free.get(node.id, node.whole))
             vacant = self._vacant(node)
             if self._alone:
-                self._staff_whole(node, vacant, room)
+                self._staff_whole(node, vacant, room, openings)
                 continue
             for place in vacant:
+                if not openings.allow(place, node):
+                    continue
                 cpus = place.cpus if place.device == "cpu" else min(place.cpus, int(room.get("CPU", 0)))
                 needed = {"CPU": float(cpus), **place.resources(node)}
                 if any(room.get(name, 0.0) < amount - 1e-6 for name, amount in needed.items()):
                     continue
                 room.update({name: room.get(name, 0.0) - amount for name, amount in needed.items()})
+                openings.take(place, node)
                 self._start_worker(place, cpus)
+
+    def _nodes_in_use(self) -> set[str]:
+        starting = [place for _, place in self._starting.values()]
+        return {place.node for place in [*starting, *(worker.place for worker in self._workers.values())]}
 
     def _vacant(self, node: Node) -> list[Place]:
         found = places(node, self._wants, alone=self._alone)
         return [place for place in found if place not in self._taken() and self._failures[place] < MOST_STARTS]
 
-    def _staff_whole(self, node: Node, vacant: Sequence[Place], room: Mapping[str, float]) -> None:
+    def _staff_whole(self, node: Node, vacant: Sequence[Place], room: Mapping[str, float], openings: Openings) -> None:
         """Start workers in the `vacant` places of a node that is held; give it back if it has no worker."""
-        if vacant and self._reservations.hold(node, room):
-            for place in vacant:
+        allowed = [place for place in vacant if openings.allow(place, node)]
+        if allowed and self._reservations.hold(node, room):
+            for place in allowed:
+                openings.take(place, node)
                 self._start_worker(place, place.cpus)
-        in_use = [worker.place for worker in self._workers.values()]
-        in_use += [place for _, place in self._starting.values()]
-        if not any(place.node == node.id for place in in_use):
+        if node.id not in self._nodes_in_use():
             self._reservations.release(node.id)
 
     def _taken(self) -> set[Place]:
@@ -221,6 +260,7 @@ class RayExecutor:
         actor = remote.options(scheduling_strategy=self._strategy(place.node)).remote(
             self._archive,
             self._code.digest,
+            (self._code.commit, self._code.dirty),
             str(self._settings.home),
             unpack_code,
             asdict(self._preparation),
@@ -359,10 +399,14 @@ class RayExecutor:
         log = worker_log_tail(-1 if there is None else there.card.pid, session_logs())
         return Lost(worker, self._end(worker), "killed", log=tuple(log))
 
-    def dismiss(self, worker: str) -> tuple[int, ...]:
-        if worker in self._workers:
-            self._closed.add(self._workers[worker].place)
-        return self._end(worker)
+    def dismiss(self, worker: str, *, for_good: bool = True) -> tuple[int, ...]:
+        there = self._workers.get(worker)
+        held = self._end(worker)
+        if there is not None:
+            del self._left[worker]
+            if for_good:
+                self._closed.add(there.place)
+        return held
 
     def _end(self, worker: str) -> tuple[int, ...]:
         import ray
@@ -379,6 +423,7 @@ class RayExecutor:
             return None
         import ray
 
+        self._requests.withdraw()  # the place is for its next worker
         hello = self._start_worker(place, place.cpus)
         try:
             while hello in self._starting:
@@ -405,6 +450,7 @@ class RayExecutor:
         self._leaving.clear()
         self._nodes.clear()
         self._reservations.forget()
+        self._requests.forget()
         if ray.is_initialized():
             ray.shutdown()
 

@@ -13,6 +13,7 @@ def worker_class() -> type:
             self,
             archive: bytes,
             digest: str,
+            checkout: tuple[str | None, bool | None],
             home: str,
             unpack: Any,
             preparation: dict[str, Any],
@@ -23,6 +24,9 @@ def worker_class() -> type:
             import sys
 
             os.environ["NUMBA_CACHE_DIR"] = f"{home}/kernels"
+            commit, dirty = checkout
+            if commit is not None and dirty is not None:  # as `workers.hardware` reads it: an archive has no `.git`
+                os.environ["SLOTSWEEP_GIT"] = f"{commit} {'dirty' if dirty else 'clean'}"
             # Ray puts these first, but a numpy.py in somebody's working directory is not numpy.
             sys.path.sort(key=lambda path: path in driver_folders)
             sys.path.insert(0, str(unpack(archive, digest, f"{home}/code")))

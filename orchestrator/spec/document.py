@@ -144,6 +144,8 @@ class _Composer:
             )
         elif any("\ud800" <= char <= "\udfff" for char in text):
             self._problems.add(node, "half a surrogate pair is no character", expected=r"the character, or \U escapes")
+        elif "\0" in text:
+            self._problems.add(node, "the character NUL is no text", expected="text without it")
         return node
 
     def _collection(self, event: NodeEvent) -> Node:

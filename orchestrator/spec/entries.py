@@ -22,9 +22,10 @@ from orchestrator.spec.hints import did_you_mean, nearest, one_of
 from orchestrator.spec.nodes import Atom, ListNode, MapNode, Node, ScalarNode, quoted, shown, to_python
 from orchestrator.spec.problems import Problems
 from orchestrator.spec.validation import check_field, errors_of, message_of, validate
+from tasks.corpora import CorpusError
 from tasks.kind import KINDS
 from tasks.sequences import SequenceWorkload
-from tasks.workload import WORKLOADS
+from tasks.workload import LONGEST_STREAM, WORKLOADS, WorkloadConfig
 
 MOST_CONFIGS = 1_000_000
 """Configs one entry may stand for."""
@@ -137,7 +138,10 @@ def read_entry(
 
 
 def _read_name(family: Family, node: MapNode, path: str, problems: Problems, all_known: bool) -> str | None:
-    names, value = family.registry.names(), node.get("name")
+    value = node.get("name")
+    if isinstance(value, ScalarNode) and isinstance(value.value, str) and value.value in family.registry:
+        return value.value
+    names = family.registry.names()
     if value is None:
         near = next((key for key, _ in node.entries if nearest(key.text, ["name"])), None)
         hint = f"did you mean `name` for {quoted(near.text)}?" if near else ""
@@ -145,8 +149,6 @@ def _read_name(family: Family, node: MapNode, path: str, problems: Problems, all
     elif not isinstance(value, ScalarNode) or not isinstance(value.value, str):
         expected = f"one {family.noun} an entry: {one_of(names)}"
         problems.add(value, f"`name` {shown(value)}", expected=expected)
-    elif value.value in family.registry:
-        return value.value
     elif all_known:
         wrong = f"unknown {family.noun} {quoted(value.text)}"
         problems.add(value, wrong, expected=one_of(names), hint=did_you_mean(value.text, names))
@@ -282,6 +284,34 @@ def check_lines(workloads: Sequence[Placed], mechanisms: Sequence[Placed], probl
             wrong = f"`{one.path}`: {name} reads the words of log lines, and `{without[0]}` has none"
             having = [known for known, _, implementation in WORKLOADS if implementation.has_lines]
             problems.add(one.node, wrong, expected=f"a workload of logs: {', '.join(having)}")
+
+
+def check_long(kind: str | None, workloads: Sequence[Placed], mechanisms: Sequence[Placed], problems: Problems) -> None:
+    """Report mechanisms, and a job type, that cannot read streams in chunks, where a workload makes such ones."""
+    long = [one for one in workloads if _is_long(one)]
+    if not long:
+        return
+    wrong = f"`{long[0].entry.fixed['name']}` has streams of more than {LONGEST_STREAM:,} tokens, read in chunks"
+    if kind and KINDS.implementation(kind).measures_time:
+        able = [f"`kind: {known}`" for known, _, one in KINDS if not one.measures_time]
+        problems.add(long[0].node, f"{wrong}: not for `kind: {kind}`", expected=f"`events`, or {one_of(able)}")
+    for one in mechanisms:
+        name = one.entry.fixed["name"]
+        if name in MECHANISMS and not MECHANISMS.implementation(name).reads_long:
+            able = [known for known, _, made in MECHANISMS if made.reads_long]
+            expected = f"`events: {LONGEST_STREAM}` or fewer, or a mechanism that reads chunks: {', '.join(able)}"
+            problems.add(one.node, f"`{one.path}`: {name} holds or compares all tokens; {wrong}", expected=expected)
+
+
+def _is_long(workload: Placed) -> bool:
+    """Whether a config that is right makes streams that are read in chunks."""
+    name = workload.entry.fixed["name"]
+    if name not in WORKLOADS or not WORKLOADS.implementation(name).may_be_long:
+        return False
+    implementation = WORKLOADS.implementation(name)
+    with suppress(ValidationError, CorpusError):
+        return any(implementation.is_long(cast("WorkloadConfig", config)) for config in workload.entry.configs())
+    return False
 
 
 def check_reading(

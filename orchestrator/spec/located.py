@@ -1,16 +1,16 @@
-"""Files that fields of a spec name: in a file, relative paths begin at its folder, as those of plug-ins do."""
+"""Files that fields of a spec name, as they are named from anywhere; see `orchestrator.spec.surroundings`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import TypeVar
 
 from models.config import Config
 from orchestrator.spec.entries import MECHANISM, WORKLOAD, Family
 from orchestrator.spec.nodes import ListNode, MapNode, Node, ScalarNode
 from orchestrator.spec.problems import Problems
+from orchestrator.spec.surroundings import NotHereError, Surroundings
 
 Change = Callable[[Node], Node]
 
@@ -21,10 +21,10 @@ POINTS = ("values", "choices")
 
 
 class Located:
-    """Makes paths absolute. What stands in an override stays relative to the working directory."""
+    """Makes paths absolute, and reports those that the spec may not name."""
 
-    def __init__(self, folder: Path, problems: Problems) -> None:
-        self._folder = folder
+    def __init__(self, surroundings: Surroundings, problems: Problems) -> None:
+        self._surroundings = surroundings
         self._problems = problems
 
     def tree(self, tree: MapNode) -> MapNode:
@@ -63,9 +63,13 @@ class Located:
                 return self._changed(node, dict.fromkeys(POINTS, change))
             if isinstance(node, ListNode):
                 return self._list(node, change)
-            if not isinstance(node, ScalarNode) or node.at.source.rank:
+            if not isinstance(node, ScalarNode) or self._problems.spoiled(node):
                 return node
-            value = config_class.located(field, node.value, self._folder)
+            try:
+                value = self._surroundings.located(config_class, field, node.value, override=node.at.source.rank > 0)
+            except NotHereError as error:
+                self._problems.add(node, error.wrong, expected=error.expected)
+                return node
             return node if value == node.value else self._kept(node, replace(node, value=value, text=str(value)))
 
         return change

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from orchestrator.spec.document import compose
 from orchestrator.spec.hints import did_you_mean, one_of
 from orchestrator.spec.nodes import ListNode, MapNode, Node, ScalarNode, quoted, shown
 from orchestrator.spec.problems import Place, Problems, Source
+from orchestrator.spec.schema import MOST_SEEDS
 
 
 @dataclass(frozen=True)
@@ -25,14 +27,37 @@ class _Override:
     steps: tuple[_Step, ...]
     value: Node
 
+    def names(self, field: str) -> bool:
+        """Whether it sets `field` of the spec itself."""
+        return [step.text for step in self.steps] == [field]
+
 
 def apply_overrides(tree: Node | None, overrides: Sequence[str], problems: Problems) -> Node | None:
     """`tree` with every override applied in turn; those that fit nowhere are reported. None stays None."""
     for rank, text in enumerate(overrides, 1):
         override = _parse(Source(f"--set {text}", text, rank), problems)
         if override is not None and tree is not None:
-            tree = _put(tree, override.steps, override.value, problems)
+            value = _as_many(tree, override.value) if override.names("seeds") else override.value
+            tree = _put(tree, override.steps, value, problems)
     return tree
+
+
+def _as_many(tree: Node, value: Node) -> Node:
+    """`value` for `seeds`; where the spec lists its seeds and `value` says how many, the first so many of these.
+
+    Of more than are listed the others are the least that are not. So a short form of a sweep is a part of the whole.
+    """
+    listed = tree.get("seeds") if isinstance(tree, MapNode) else None
+    count = value.value if isinstance(value, ScalarNode) else None
+    if not isinstance(listed, ListNode) or isinstance(count, bool) or not isinstance(count, int):
+        return value
+    seeds = [item for item in listed.items if isinstance(item, ScalarNode)][: max(count, 0)]
+    if not 1 <= count <= MOST_SEEDS or len(seeds) < min(count, len(listed.items)):
+        return value  # validation says what is wrong with it
+    known = {seed.value for seed in seeds}
+    others = islice((seed for seed in range(count) if seed not in known), count - len(seeds))
+    more = [ScalarNode(value.at, seed, str(seed)) for seed in others]
+    return ListNode(value.at, (*seeds, *more))
 
 
 def _parse(source: Source, problems: Problems) -> _Override | None:

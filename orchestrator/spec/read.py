@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from models.plugins import PluginError, load_plugin
@@ -17,6 +18,7 @@ from orchestrator.spec.entries import (
     Placed,
     check_lengths,
     check_lines,
+    check_long,
     check_products,
     check_reading,
     entry_nodes,
@@ -35,13 +37,17 @@ from orchestrator.spec.schema import SpecFields, StopAfter
 from orchestrator.spec.searching import Search
 from orchestrator.spec.seeds import seeds_of
 from orchestrator.spec.shapes import check_tuning_option
+from orchestrator.spec.size import check_size
 from orchestrator.spec.spec import Policy, Spec
+from orchestrator.spec.surroundings import Beside, Surroundings
 from orchestrator.spec.tuning import check_tuning
 from orchestrator.spec.validation import check_field, validate
 from tasks.kind import KINDS, KindConfig
 from tasks.kinds.tuning import TuningConfig
 
 TEXT_NAME = "<text>"
+
+BYTE_ORDER_MARK = "\ufeff"
 
 EXAMPLES = {
     "name": "`name: my-sweep`",
@@ -63,13 +69,33 @@ def read_spec(source: Path | str, overrides: Sequence[str] = ()) -> Spec:
     Plug-ins that the spec names are imported. Raises SpecError, which holds every problem.
     """
     path = _as_path(source)
-    loaded = Source(TEXT_NAME, str(source)) if path is None else load(path)
+    if path is None:
+        return _read(Source(TEXT_NAME, str(source)), overrides, Beside(Path()))
+    return replace(_read(load(path), overrides, Beside(path.parent)), path=str(path.absolute()))
+
+
+def read_spec_text(
+    text: str,
+    name: str,
+    overrides: Sequence[str] = (),
+    *,
+    surroundings: Surroundings,
+    most_trials: int | None = None,
+) -> Spec:
+    """Read and check the spec that `text` is, whatever it looks like; errors call it `name`.
+
+    Plug-ins that the spec names are imported, where its `surroundings` let it name them. A product of axes and seeds
+    of more than `most_trials` is refused, before it is looked at. Raises SpecError.
+    """
+    return _read(Source(name, text.removeprefix(BYTE_ORDER_MARK)), overrides, surroundings, most_trials)
+
+
+def _read(source: Source, overrides: Sequence[str], surroundings: Surroundings, most_trials: int | None = None) -> Spec:
     problems = Problems()
-    tree = apply_overrides(compose(loaded, problems), overrides, problems)
+    tree = apply_overrides(compose(source, problems), overrides, problems)
     if tree is None:
         problems.raise_if_any()
-    reader = _Reader(tree, path.parent if path is not None else Path(), problems)
-    return reader.read(loaded.text, tuple(overrides), None if path is None else str(path.absolute()))
+    return _Reader(tree, surroundings, problems, most_trials).read(source.text, tuple(overrides))
 
 
 def _as_path(source: Path | str) -> Path | None:
@@ -82,9 +108,12 @@ def _as_path(source: Path | str) -> Path | None:
 class _Reader:
     """Reads one tree."""
 
-    def __init__(self, tree: Node | None, folder: Path, problems: Problems) -> None:
+    def __init__(
+        self, tree: Node | None, surroundings: Surroundings, problems: Problems, most_trials: int | None
+    ) -> None:
         assert tree is not None
-        self._folder = folder
+        self._most_trials = most_trials
+        self._surroundings = surroundings
         self._problems = problems
         if not isinstance(tree, MapNode):
             problems.add(tree, f"the spec {shown(tree)}", expected="`key: value` lines, with a space after the colon")
@@ -95,7 +124,7 @@ class _Reader:
         self._options = KINDS.config_class(self._kind) if self._kind else KindConfig
         self._tunes = issubclass(self._options, TuningConfig)
 
-    def read(self, text: str, overrides: tuple[str, ...], path: str | None) -> Spec:
+    def read(self, text: str, overrides: tuple[str, ...]) -> Spec:
         """The spec, or SpecError."""
         self._check_keys()
         for field, node in self._own_fields():
@@ -103,17 +132,18 @@ class _Reader:
         for field, node in self._option_fields():
             self._check_option(field, node)
         self._check_accelerator()
-        for family in (WORKLOAD, MECHANISM):
-            family.registry.names()  # ours come first, so that a plug-in that takes one of their names is at fault
         plugins, loaded = self._load_plugins()
-        self._tree = Located(self._folder, self._problems).tree(self._tree)
+        self._tree = Located(self._surroundings, self._problems).tree(self._tree)
         search = Search(self._tree, self._problems, all_known=loaded) if self._tunes else None
         elsewhere = fields_elsewhere(self._tree, search, self._problems) if search else ({}, {})
         workloads = self._read_family(WORKLOAD, "workload", elsewhere[0], all_known=loaded)
         mechanisms = self._read_family(MECHANISM, "mechanisms", elsewhere[1], all_known=loaded)
+        if self._most_trials is not None:
+            check_size(self._tree, workloads, mechanisms, self._most_trials, self._problems)
         for entries in (workloads, mechanisms) if search is None or search.names else ():
             check_products(entries, self._problems)
         check_lines(workloads, mechanisms, self._problems)
+        check_long(self._kind, workloads, mechanisms, self._problems)
         check_reading(self._kind, workloads, mechanisms, self._problems)
         check_lengths(workloads, mechanisms, self._problems)
         check_until(
@@ -143,7 +173,6 @@ class _Reader:
             policy=_policy(fields),
             text=text,
             overrides=overrides,
-            path=path,
             options=options_of(fields.kind, {field: to_python(node) for field, node in self._option_fields()}),
             until=until,
         )
@@ -246,8 +275,10 @@ class _Reader:
 
     def _check_distinct(self, field: str, node: ListNode) -> None:
         seen = set()
-        for item in filter(self._problems.clean, node.items):
-            value = to_python(item)
+        for item in node.items:
+            if not isinstance(item, ScalarNode) or not self._problems.clean(item):
+                continue
+            value = item.value
             if value in seen:
                 self._problems.add(item, f"{quoted(str(value))} is in `{field}` already", expected="each once")
             seen.add(value)
@@ -259,13 +290,13 @@ class _Reader:
             return (), True
         if not isinstance(node, ListNode) or not self._problems.clean(node):
             return (), False
+        for family in (WORKLOAD, MECHANISM):
+            family.registry.names()  # ours come first, so that a plug-in that takes one of their names is at fault
         plugins = []
         for item in node.items:
-            written = str(to_python(item))
-            plugin = str((self._folder / written).resolve()) if written.endswith(".py") else written
-            plugins.append(plugin)
             try:
-                load_plugin(plugin)
+                plugins.append(self._surroundings.plugin(str(to_python(item))))
+                load_plugin(plugins[-1])
             except PluginError as error:
                 self._problems.add(item, error.reason, hint=error.cure)
         return tuple(plugins), self._problems.clean(node)

@@ -14,6 +14,7 @@ from orchestrator.spec.options import options_of
 from orchestrator.spec.problems import Place, Problem, Source, SpecError
 from orchestrator.spec.schema import Device, DTypeName, SeedValue
 from orchestrator.spec.spec import Policy, Spec, Taken
+from orchestrator.spec.validation import errors_of
 from tasks.kind import KINDS, KindConfig
 from tasks.sequential import SeedsUntil
 
@@ -133,7 +134,13 @@ def _rebuild(family: Family, entry: SavedEntry, saved: SavedSpec) -> Entry:
     if name not in family.registry:
         raise _unusable(saved, f"{family.noun} `{name}` is not installed here", "install what defines it")
     axes = tuple(Axis(axis.field, tuple(round_numbers(axis.values))) for axis in entry.axes)
-    return Entry(family.registry.config_class(name), entry.fixed, axes)
+    rebuilt = Entry(family.registry.config_class(name), entry.fixed, axes)
+    wrong = errors_of(rebuilt.config_class, next(rebuilt.combinations(), entry.fixed))
+    gone = [".".join(map(str, error["loc"])) for error in wrong if error["type"] == "extra_forbidden"]
+    if gone:
+        message = f"{family.noun} `{name}` has no `{gone[0]}` in this version of slotsweep"
+        raise _unusable(saved, message, "submit its spec again without it; `slotsweep results` reads what was measured")
+    return rebuilt
 
 
 def _unusable(saved: SavedSpec, wrong: str, cure: str) -> SpecError:

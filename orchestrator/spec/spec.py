@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 from models.config import MechanismConfig
 from models.devices.device import DeviceClass
+from orchestrator.caps import UNCAPPED, Caps
 from orchestrator.spec.entries import Entry
 from tasks.devices import AskedDevice
 from tasks.kind import KindConfig
@@ -26,6 +27,7 @@ class Policy:
     infrastructure_retries, code_retries   tries of a trial after its first, by kind of failure
     accelerator  model of GPU that trials on cuda or mps need; None: any
     wait        minutes that trials may wait for workers that can take them
+    caps        what it may take of its workers before it is paused
     """
 
     priority: int = 0
@@ -35,6 +37,12 @@ class Policy:
     code_retries: int = 0
     accelerator: str | None = None
     wait: float = 0.0
+    caps: Caps = UNCAPPED
+
+    @classmethod
+    def saved(cls, tree: Mapping[str, Any]) -> Policy:
+        """The policy that was saved with a sweep; older ones have no caps."""
+        return cls(**{**tree, "caps": Caps(**tree.get("caps", {}))})
 
 
 @dataclass(frozen=True)

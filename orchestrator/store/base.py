@@ -1,15 +1,15 @@
-"""What every part of the store shares: chunks, inserts that skip what is there, and changes of state by the rules."""
+"""What every part of the store shares: inserts that skip what is there, and changes of state by the rules."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Table, func, insert, literal, select, update
+from sqlalchemy import Connection, Engine, Table, delete, func, insert, literal, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from orchestrator.store import schema
-from orchestrator.store.chunks import chunks
+from orchestrator.store.many import among, given
 from orchestrator.store.records import Counts
 from orchestrator.store.rules import TrialChange, trials_that_may
 from orchestrator.store.states import TrialState
@@ -23,30 +23,62 @@ class StorePart:
 
 def insert_new(connection: Connection, table: Table) -> Any:
     """An INSERT that leaves rows alone that are there already."""
+    return insert_or(connection, table).on_conflict_do_nothing()
+
+
+def insert_or(connection: Connection, table: Table) -> Any:
+    """An INSERT that can be told what to do with rows that are there already."""
     dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    return dialect.insert(table).on_conflict_do_nothing()
+    return dialect.insert(table)
 
 
 def change_trials(
-    connection: Connection, trials: Sequence[int], change: TrialChange, values: Mapping[str, Any] | None = None
+    connection: Connection, trials: Collection[int], change: TrialChange, values: Mapping[str, Any] | None = None
 ) -> list[int]:
     """Change the state of those of `trials` that every rule lets change; their ids. `values` are set with it."""
     columns = schema.trials.c
-    leased = change.to == TrialState.LEASED
-    changed: list[int] = []
-    for chunk in chunks(trials):
-        statement = (
-            update(schema.trials)
-            .where(columns.id.in_(chunk), trials_that_may(change))
-            .values(
-                {"state": change.to, "reason": change.reason, **({} if leased else {"attempt": None}), **(values or {})}
-            )
-            .returning(columns.id)
-        )
-        changed += connection.execute(statement).scalars()
+    statement = (
+        update(schema.trials)
+        .where(among(connection, columns.id, trials), trials_that_may(change))
+        .values({"state": change.to, "reason": change.reason, "attempt": None, **(values or {})})
+        .returning(columns.id)
+    )
+    changed = list(connection.execute(statement).scalars())
     if change.to in (TrialState.DONE, TrialState.FAILED, TrialState.CANCELLED):
         notify_trials(connection, changed)
     return changed
+
+
+def lease_trials(connection: Connection, holders: Mapping[int, int]) -> dict[int, int]:
+    """Lease trials to the attempts that `holders` names for them, those that every rule lets be leased; these."""
+    columns, asked = schema.trials.c, given(connection, holders)
+    statement = (
+        update(schema.trials)
+        .where(columns.id == asked.c.trial, trials_that_may(TrialChange(TrialState.LEASED)))
+        .values(
+            state=TrialState.LEASED,
+            reason=None,
+            attempt=asked.c.attempt,
+            attempts=columns.attempts + 1,
+            message=None,
+        )
+        .returning(columns.id)
+    )
+    leased = connection.execute(statement).scalars()
+    return {trial: holders[trial] for trial in leased}
+
+
+def finish_trials(connection: Connection, holders: Mapping[int, int]) -> None:
+    """Note that trials are done of which the attempts that `holders` names brought a result."""
+    columns, brought = schema.trials.c, given(connection, holders)
+    change = TrialChange(TrialState.DONE, holder=brought.c.attempt)
+    statement = (
+        update(schema.trials)
+        .where(columns.id == brought.c.trial, trials_that_may(change))
+        .values(state=TrialState.DONE, reason=None, attempt=None, message=None)
+        .returning(columns.id)
+    )
+    notify_trials(connection, list(connection.execute(statement).scalars()))
 
 
 def notify_sweep(connection: Connection, sweep: str) -> None:
@@ -54,16 +86,22 @@ def notify_sweep(connection: Connection, sweep: str) -> None:
     connection.execute(insert(schema.outbox).values(sweep=sweep, trial=None, reused=False))
 
 
-def notify_trials(connection: Connection, trials: Sequence[int]) -> None:
+def forget_outlook(connection: Connection, sweep: str) -> None:
+    """Nothing is told of the sweep any more that was to be expected of it."""
+    connection.execute(delete(schema.outlooks).where(schema.outlooks.c.sweep == sweep))
+
+
+def notify_trials(connection: Connection, trials: Collection[int]) -> None:
     """Tell the tracker of each trial's outcome, once for each sweep that asked for it."""
     links = schema.sweep_trials.c
-    for chunk in chunks(trials):
-        connection.execute(
-            insert(schema.outbox).from_select(
-                ["sweep", "trial", "reused"],
-                select(links.sweep, links.trial, literal(False)).where(links.trial.in_(chunk)).order_by(links.trial),
-            )
+    connection.execute(
+        insert(schema.outbox).from_select(
+            ["sweep", "trial", "reused"],
+            select(links.sweep, links.trial, literal(False))
+            .where(among(connection, links.trial, trials))
+            .order_by(links.trial),
         )
+    )
 
 
 def count_states(connection: Connection, sweep: str) -> Counts:

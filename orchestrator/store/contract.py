@@ -17,7 +17,17 @@ from sqlalchemy.exc import DBAPIError
 from orchestrator.code_snapshot import CodeSnapshot
 from orchestrator.store import schema
 from orchestrator.store.growing import GrownElsewhereError
-from orchestrator.store.records import CellRow, Counts, NewSweep, ProposalRow, TrialResult, Verdict
+from orchestrator.store.records import (
+    Accepted,
+    AttemptReport,
+    CellRow,
+    Claim,
+    Counts,
+    NewSweep,
+    ProposalRow,
+    TrialResult,
+    Verdict,
+)
 from orchestrator.store.states import SweepState, TrialState
 from orchestrator.store.store import Store
 
@@ -101,6 +111,65 @@ class StoreContract:
         assert (second.trials, second.reused) == (8, 6)
         assert len(trials_of(store, second.sweep)) == 2
         assert store.done_keys(key for _, _, key in asked(seeds=4)) == {key for _, _, key in asked()}
+
+    def test_many_claims_are_granted_together_and_each_trial_once(self, store: Store) -> None:
+        """Two workers that ask for one trial at once do not both have it; who comes too late has no attempt."""
+        with_worker(store)
+        sweep = store.submit(new_sweep(), asked(2, 3)).sweep
+        trials = trials_of(store, sweep)
+        claims = [
+            Claim(sweep, trials_asked, WORKER)
+            for trials_asked in (tuple(trials[:3]), tuple(trials[2:5]), tuple(trials[:2]), tuple(trials[5:]))
+        ]
+        first, second, third, fourth = store.claim_all(claims, 60)
+        assert first is not None
+        assert second is not None
+        assert fourth is not None
+        assert (first.trials, second.trials, third, fourth.trials) == (
+            tuple(trials[:3]),
+            tuple(trials[3:5]),
+            None,
+            tuple(trials[5:]),
+        )
+        assert first.attempt < second.attempt < fourth.attempt
+        assert [(one.id, one.trials) for one in store.attempts_of(trials[3])] == [(second.attempt, 2)]
+        assert store.claim_all(claims, 60) == [None] * 4
+        assert store.attempt_numbers() == {("open", None): 3}
+
+    def test_many_reports_are_taken_together_each_by_its_own_lease(self, store: Store) -> None:
+        """What one attempt lost, or sent twice, takes nothing from the others."""
+        with_worker(store)
+        sweep = store.submit(new_sweep(), asked(2, 3)).sweep
+        trials = trials_of(store, sweep)
+        claims = [Claim(sweep, tuple(trials[start : start + 2]), WORKER) for start in (0, 2, 4)]
+        leases = [lease.attempt for lease in store.claim_all(claims, 60) if lease is not None]
+        store.lose(leases[1], "preempted")
+        reports = [
+            AttemptReport(leases[0], WORKER, (result(trials[0]), result(trials[5]))),
+            AttemptReport(leases[1], WORKER, (result(trials[2]), result(trials[3])), "late"),
+            AttemptReport(leases[2], WORKER, (result(trials[4]), failure(trials[5])), "a line", second_opinion=True),
+            AttemptReport(leases[2], WORKER, (result(trials[5]),)),
+        ]
+        taken = [Accepted(1, 1, 0, 1), Accepted(stale=2), Accepted(1, 0, 1, 0), Accepted(stale=1)]
+        assert store.accept_all(reports) == taken
+        assert store.counts(sweep) == Counts(done=2, failed=1, pending=3)
+        told = [notice.trial for notice in store.notices(sweep, 100) if notice.trial is not None]
+        assert told == [trials[0], trials[4], trials[1]]
+        assert store.accept_all(reports) == [Accepted(stale=len(report.results)) for report in reports]
+        assert store.counts(sweep) == Counts(done=2, failed=1, pending=3)
+        assert [one.log for one in store.attempts_of(trials[5])] == ["a line"]
+
+    def test_many_attempts_are_given_up_together(self, store: Store) -> None:
+        """Their trials wait again; one that has ended stays ended."""
+        with_worker(store)
+        sweep = store.submit(new_sweep(), asked(2, 3)).sweep
+        trials = trials_of(store, sweep)
+        claims = [Claim(sweep, tuple(trials[start : start + 2]), WORKER) for start in (0, 2, 4)]
+        leases = [lease.attempt for lease in store.claim_all(claims, 60) if lease is not None]
+        store.accept(leases[0], WORKER, [result(trial) for trial in trials[:2]])
+        assert store.lose_all(leases, "preempted", "it was stopped") == Accepted(retried=4)
+        assert store.counts(sweep) == Counts(done=2, pending=4)
+        assert store.lose_all(leases, "preempted") == Accepted()
 
     def test_a_sweep_grows_by_trials_and_proposals_in_one_step(self, store: Store) -> None:
         """What is there already is shared, positions go on, and a verdict is noted with what follows from it."""
@@ -367,6 +436,28 @@ class StoreContract:
         assert store.counts(first.sweep) == Counts(pending=1, cancelled=1)
         assert store.counts(second.sweep) == Counts(pending=1)
 
+    def test_the_tracker_is_told_again_of_trials_and_of_those_it_was_told_of_twice(self, store: Store) -> None:
+        """What was once told again may have to be taken back; what waits to be told is not told twice."""
+        with_worker(store)
+        submitted = store.submit(new_sweep(), asked(1, 3))
+
+        def told() -> list[int | None]:
+            notices = store.notices(submitted.sweep, 100)
+            store.delivered([notice.id for notice in notices])
+            return sorted((notice.position for notice in notices if notice.trial is not None), key=str)
+
+        lease = store.claim(submitted.sweep, trials_of(store, submitted.sweep), WORKER, 60)
+        assert lease is not None
+        store.accept(lease.attempt, WORKER, [result(trial) for trial in lease.trials])
+        store.tell_again(submitted.sweep, [0, 1, 2])
+        assert told() == [0, 1, 2]
+        store.tell_again(submitted.sweep, [1])
+        assert told() == [1]
+        store.tell_again(submitted.sweep, [2])
+        assert told() == [1, 2]
+        store.remind(submitted.sweep)
+        assert [notice.trial for notice in store.notices(submitted.sweep, 100)] == [None]
+
     def test_notices_are_delivered_once_and_in_order(self, store: Store) -> None:
         """What was delivered is not offered again."""
         submitted = store.submit(new_sweep(), asked(1, 1))
@@ -400,6 +491,24 @@ class StoreContract:
         assert store.hardware_of(submitted.sweep) == [{"cpu_model": "x"}]
         [row] = store.trial_rows(submitted.sweep)
         assert store.hardware_records()[row["hardware"]] == {"cpu_model": "x"}
+
+    def test_a_trial_that_failed_names_where_and_when_it_ran(self, store: Store) -> None:
+        """Machine, worker, batch and times are those of the last attempt; one that was never begun has none."""
+        with_worker(store)
+        submitted = store.submit(new_sweep(), asked(1, 2))
+        failed, never = trials_of(store, submitted.sweep)
+        lease = store.claim(submitted.sweep, [failed], WORKER, 60)
+        assert lease is not None
+        store.accept(lease.attempt, WORKER, [failure(failed)])
+        store.set_sweep_state(submitted.sweep, SweepState.CANCELLED)
+        assert store.cancel_pending(submitted.sweep) == 1
+        ran, unbegun = store.trial_rows(submitted.sweep)
+        [attempt] = store.attempts_of(failed)
+        assert (ran["worker"], ran["batch"], ran["hardware"]) == (WORKER, 1, "machine")
+        assert (ran["started"], ran["finished"]) == (attempt.started, attempt.finished)
+        assert unbegun["id"] == never
+        assert {unbegun[name] for name in ("worker", "batch", "hardware", "started", "finished")} == {None}
+        assert store.hardware_of(submitted.sweep) == [{"cpu_model": "x"}]
 
     def test_costs_are_told_by_cell_and_by_stream(self, store: Store) -> None:
         """What is a trial's own, what trials of a seed share, and how long workers took to start."""
@@ -531,6 +640,9 @@ class StoreContract:
         assert store.sweep(submitted.sweep).state == SweepState.QUEUED
         assert store.counts(submitted.sweep) == Counts(pending=1, done=1)
         assert {row["generation"] for row in store.trial_rows(submitted.sweep)} == {1, 2}
+        [replaced] = store.replaced_rows(submitted.sweep, [good, bad])
+        assert (replaced["id"], replaced["position"], replaced["state"]) == (bad, 1, TrialState.FAILED)
+        assert store.notices(submitted.sweep, 10)[-2].trial == bad
         assert store.attempts_of(bad)[0].state == "done"
 
     def test_a_sweep_can_be_extended(self, store: Store) -> None:
@@ -542,6 +654,28 @@ class StoreContract:
         row = store.sweep(submitted.sweep)
         assert (row.trials, row.spec_text, row.counts) == (4, "new", Counts(pending=4))
         assert [key for _, _, key in store.asked(submitted.sweep)] == ["cell-0:0", "cell-0:1", "cell-1:0", "cell-1:1"]
+
+    def test_the_time_of_workers_is_that_in_which_they_were_at_a_sweep(self, store: Store) -> None:
+        """Batches that a worker holds are computed one after another; a lost one as long as the worker was seen."""
+        with_worker(store)
+        mine, other = (store.submit(new_sweep(use_cache=False), asked(2, 2)).sweep for _ in range(2))
+        held = (mine, other, mine, mine)
+        leases = [store.claim(sweep, trials_of(store, sweep)[:1], WORKER, 60) for sweep in held]
+        attempts = [lease.attempt for lease in leases if lease is not None]
+        assert len(attempts) == 4
+        for attempt in attempts[:3]:
+            store.accept(attempt, WORKER, [])
+        store.lose(attempts[3], "worker_lost")
+        columns = schema.attempts.c
+        spans = [(100.0, 110.0), (100.0, 150.0), (100.0, 155.0), (160.0, 9000.0)]
+        with store.engine.begin() as connection:
+            for attempt, (started, finished) in zip(attempts, spans, strict=True):
+                times = {"started": started, "finished": finished}
+                connection.execute(update(schema.attempts).where(columns.id == attempt).values(**times))
+            connection.execute(update(schema.workers).values(last_seen=180.0))
+        assert store.worker_seconds(mine) == {"cpu": 10.0 + 5.0 + 20.0}
+        assert store.worker_seconds(other) == {"cpu": 40.0}
+        assert store.worker_seconds("none") == {}
 
     def test_the_leases_of_a_dead_orchestrator_expire_at_once(self, store: Store) -> None:
         """Those of a living one stay."""

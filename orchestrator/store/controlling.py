@@ -6,16 +6,17 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import func, select, update
+from sqlalchemy import func, insert, select, true, update
 
 from orchestrator.code_snapshot import CodeSnapshot
 from orchestrator.errors import StoreError
 from orchestrator.store import schema
-from orchestrator.store.base import StorePart, change_trials, count_states, notify_sweep
+from orchestrator.store.base import StorePart, change_trials, count_states, forget_outlook, notify_sweep
 from orchestrator.store.engine import reading
 from orchestrator.store.records import CellRow, Counts, SweepRow
 from orchestrator.store.rules import SweepChange, TrialChange, sweeps_that_may
-from orchestrator.store.states import ENDED, SweepState, TrialState
+from orchestrator.store.serving import note_event
+from orchestrator.store.states import ENDED, EventKind, SweepState, TrialState
 
 
 class Controlling(StorePart):
@@ -72,7 +73,8 @@ class Controlling(StorePart):
         """The code that was pinned when the sweep was submitted."""
         query = select(schema.code.c.archive).where(schema.code.c.digest == sweep.code)
         with reading(self.engine) as connection:
-            return CodeSnapshot(sweep.code, bytes(connection.execute(query).scalar_one()))
+            archive = bytes(connection.execute(query).scalar_one())
+        return CodeSnapshot(sweep.code, archive, sweep.software.get("git_commit"), sweep.software.get("git_dirty"))
 
     def cells(self, sweep: str) -> dict[int, CellRow]:
         """The sweep's cells by row id."""
@@ -87,21 +89,33 @@ class Controlling(StorePart):
         with reading(self.engine) as connection:
             return count_states(connection, sweep)
 
-    def set_sweep_state(self, sweep: str, state: SweepState) -> bool:
-        """Change a sweep's state if every rule lets it; False (and nothing changed) if one does not."""
+    def set_sweep_state(self, sweep: str, state: SweepState, was: str | None = None, why: str | None = None) -> bool:
+        """Change a sweep's state if every rule lets it; False (and nothing changed) if one does not.
+
+        What was to be expected of it before is forgotten.
+
+        was: the state that it must have now; None: any. why: what is told of it in this state, if it is not what its
+        user wants
+        """
         values: dict[str, Any] = {"state": state}
         if state == SweepState.RUNNING:
             values |= {"started": func.coalesce(schema.sweeps.c.started, time.time()), "finished": None}
         if state in ENDED:
             values["finished"] = time.time()
+        has_state = true() if was is None else schema.sweeps.c.state == was
         with self.engine.begin() as connection:
             changed = connection.execute(
                 update(schema.sweeps)
-                .where(schema.sweeps.c.id == sweep, sweeps_that_may(SweepChange(state)))
+                .where(schema.sweeps.c.id == sweep, sweeps_that_may(SweepChange(state)), has_state)
                 .values(**values)
             ).rowcount
             if changed:
                 notify_sweep(connection, sweep)
+                forget_outlook(connection, sweep)
+                if why is not None:
+                    connection.execute(insert(schema.outlooks).values(sweep=sweep, updated=time.time(), waiting=why))
+                if state in ENDED:
+                    note_event(connection, EventKind(state), sweep=sweep)
         return bool(changed)
 
     def set_report(self, sweep: str, path: str) -> None:

@@ -118,6 +118,28 @@ WHERE executor <> 'inline' AND state IN ('ready', 'stopped')
 GROUP BY device
 ORDER BY device
 """
+# A worker computes what it holds one after another. One that is lost computed as long as it was seen.
+WORKER_SECONDS = """
+SELECT device, sum(CASE WHEN ended > began THEN ended - began ELSE 0.0 END)
+FROM (
+    SELECT sweep, device, ended,
+           CASE WHEN before > started THEN before ELSE started END AS began
+    FROM (
+        SELECT sweep, device, started, ended, lag(ended) OVER (PARTITION BY worker ORDER BY id) AS before
+        FROM (
+            SELECT attempts.id AS id, attempts.sweep AS sweep, attempts.worker AS worker, attempts.started AS started,
+                   workers.device AS device,
+                   CASE WHEN attempts.state = 'done' OR attempts.finished < workers.last_seen THEN attempts.finished
+                        ELSE workers.last_seen END AS ended
+            FROM attempts JOIN workers ON workers.id = attempts.worker
+            WHERE attempts.worker IN (SELECT worker FROM attempts WHERE sweep = :sweep)
+        ) AS held
+    ) AS queued
+) AS spans
+WHERE sweep = :sweep
+GROUP BY device
+"""
+
 TOLERANCE_SECONDS = 3.0
 """Workers of one start join within it, and the next start takes longer."""
 
@@ -149,6 +171,11 @@ def _beside(workers: int, busy: float | None, seconds: float | None, told: float
 def crew_seen(run: Run) -> list[CrewSeen]:
     """The workers, other than commands' own processes, that were there when the last one joined, by device class."""
     return [CrewSeen(*row) for row in run(SEEN, {"tolerance": TOLERANCE_SECONDS})]
+
+
+def worker_seconds(run: Run, sweep: str) -> dict[str, float]:
+    """Seconds in which workers held batches of a sweep (an id) that they were at, by device class."""
+    return {device: float(seconds) for device, seconds in run(WORKER_SECONDS, {"sweep": sweep})}
 
 
 def _cell(row: Sequence[Any]) -> CellRow:

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, ExceptionContext, create_engine, event, func, inspect, select, text
+from sqlalchemy import (
+    Connection,
+    Engine,
+    ExceptionContext,
+    Executable,
+    create_engine,
+    event,
+    func,
+    inspect,
+    select,
+    text,
+)
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
 
 from orchestrator.errors import StoreError
+from orchestrator.settings import private_folder
 from orchestrator.store.schema import metadata
 from orchestrator.store.version import HEAD, VERSION_TABLE, old_schema
 
@@ -33,11 +46,14 @@ def open_engine(url: str) -> Engine:
     """
     try:
         parsed = make_url(url)
-    except ArgumentError as error:
-        raise StoreError(f"`{url}` is not a database URL, such as sqlite:///sweeps.db or postgresql://...") from error
+    except (ArgumentError, ValueError) as error:  # it may hold a password: it is not quoted
+        raise StoreError(
+            "what should name the database is not a database URL, such as sqlite:///sweeps.db or postgresql://..."
+        ) from error
     if parsed.get_backend_name() == "sqlite":
         if parsed.database:
             _make_folder(Path(parsed.database).parent)
+            _make_private(Path(parsed.database))
         engine = create_engine(parsed, connect_args={"timeout": BUSY_SECONDS})
         _use_wal(engine)
         _tell_of_full_disks(engine)
@@ -51,12 +67,18 @@ def open_engine(url: str) -> Engine:
 
 def _make_folder(folder: Path) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        private_folder(folder)
     except OSError as error:
         raise StoreError(
             f"the folder {folder} of the database cannot be made: {error.strerror}; name another place with "
             "SLOTSWEEP_HOME or SLOTSWEEP_DATABASE_URL"
         ) from error
+
+
+def _make_private(file: Path) -> None:
+    """Let nobody else read a database that is new; one that is there stays as its owner wants it."""
+    with suppress(OSError):  # what is wrong, opening it will say
+        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def _use_wal(engine: Engine) -> None:
@@ -70,8 +92,20 @@ def _use_wal(engine: Engine) -> None:
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
         # A writer takes its lock at once: upgrading from a read lock later could only fail with "database is locked".
-        reading = connection.get_execution_options().get("slotsweep_reading", False)
-        connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
+        options = connection.get_execution_options()
+        if options.get("slotsweep_at_once", False):
+            _begin_at_once(connection)
+        else:
+            connection.exec_driver_sql("BEGIN" if options.get("slotsweep_reading", False) else "BEGIN IMMEDIATE")
+
+
+def _begin_at_once(connection: Connection) -> None:
+    """Begin to write if nobody else does."""
+    connection.exec_driver_sql("PRAGMA busy_timeout=0")
+    try:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+    finally:
+        connection.exec_driver_sql(f"PRAGMA busy_timeout={1000 * BUSY_SECONDS}")
 
 
 def _switch_to_wal(connection: sqlite3.Connection) -> None:
@@ -108,6 +142,16 @@ def reading(engine: Engine) -> Iterator[Connection]:
     """A connection for reading a consistent snapshot."""
     with engine.connect().execution_options(slotsweep_reading=True) as connection:
         yield connection
+
+
+def write_at_once(engine: Engine, statement: Executable) -> None:
+    """Carry out `statement`, unless others write to a SQLite file: they are not waited for."""
+    with (
+        suppress(OperationalError),
+        engine.connect().execution_options(slotsweep_at_once=True) as connection,
+        connection.begin(),
+    ):
+        connection.execute(statement)
 
 
 def ensure_schema(engine: Engine) -> None:
@@ -182,3 +226,13 @@ def reason_of(error: SQLAlchemyError) -> str:
     """What the database itself said, in one line."""
     original = error.orig if isinstance(error, DBAPIError) else error
     return str(original).strip().splitlines()[0]
+
+
+def lost(error: BaseException) -> str | None:
+    """What to tell of an error that says no more than that the database is away or busy; None of any other."""
+    if not isinstance(error, OperationalError | InterfaceError):
+        return None
+    # To SQLite a table that is missing is "operational" too.
+    if getattr(error.orig, "sqlite_errorcode", sqlite3.SQLITE_BUSY) == sqlite3.SQLITE_ERROR:
+        return None
+    return f"the database does not answer: {reason_of(error)}; what was stored stays: try again when it does"

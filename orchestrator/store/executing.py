@@ -6,21 +6,21 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
 from orchestrator.store import schema
-from orchestrator.store.base import StorePart, change_trials, insert_new
+from orchestrator.store.base import StorePart, finish_trials, insert_new, lease_trials
 from orchestrator.store.clock import boot_id, is_dead, lease_now, process_start
 from orchestrator.store.engine import reading
-from orchestrator.store.records import Accepted, Lease, Pending, TrialResult, WaitingCell
-from orchestrator.store.rules import TrialChange
-from orchestrator.store.states import CODE_REASONS, FREE_REASONS, SPLIT_REASONS, TrialState
-
-Failures = dict[int, tuple[str, str]]
-"""Why trials failed: trial row -> (reason, message)."""
+from orchestrator.store.many import add, among
+from orchestrator.store.records import Accepted, AttemptReport, Claim, Lease, Pending, TrialResult, WaitingCell
+from orchestrator.store.serving import note_event
+from orchestrator.store.settling import Failures, settle
+from orchestrator.store.states import SPLIT_REASONS, EventKind, TrialState
 
 
 class Executing(StorePart):
@@ -65,10 +65,15 @@ class Executing(StorePart):
 
     def set_worker_state(self, worker: str, state: str) -> None:
         """Note that a worker is ready, refused, lost, quarantined or stopped."""
+        columns = schema.workers.c
         with self.engine.begin() as connection:
-            connection.execute(
-                update(schema.workers).where(schema.workers.c.id == worker).values(state=state, last_seen=time.time())
-            )
+            changed = connection.execute(
+                update(schema.workers)
+                .where(columns.id == worker, columns.state != state)
+                .values(state=state, last_seen=time.time())
+            ).rowcount
+            if changed and state == "quarantined":
+                note_event(connection, EventKind.QUARANTINED, worker=worker)
 
     def see_workers(self, workers: Sequence[str]) -> None:
         """Note that `workers` are there."""
@@ -87,8 +92,8 @@ class Executing(StorePart):
                 .values(state="stopped", last_seen=time.time())
             )
 
-    def pending(self, sweep: str, after: int, limit: int) -> list[Pending]:
-        """Up to `limit` pending trials of `sweep` beyond position `after`, in plan order."""
+    def pending(self, sweep: str, after: int, limit: int, last: int | None = None) -> list[Pending]:
+        """Up to `limit` pending trials of `sweep` beyond position `after` (and up to `last`), in plan order."""
         links, trials = schema.sweep_trials.c, schema.trials.c
         query = (
             select(links.position, trials.id, trials.cell, trials.seed, trials.batch_limit)
@@ -97,6 +102,8 @@ class Executing(StorePart):
             .order_by(links.position)
             .limit(limit)
         )
+        if last is not None:
+            query = query.where(links.position <= last)
         with reading(self.engine) as connection:
             return [Pending(*row) for row in connection.execute(query)]
 
@@ -118,39 +125,25 @@ class Executing(StorePart):
         self, sweep: str, trials: Sequence[int], worker: str, seconds: float, orchestrator: str | None = None
     ) -> Lease | None:
         """Lease those of `trials` that are still pending to one new attempt of `worker`; None if none are."""
-        columns = schema.trials.c
+        [lease] = self.claim_all([Claim(sweep, tuple(trials), worker)], seconds, orchestrator)
+        return lease
+
+    def claim_all(self, claims: Sequence[Claim], seconds: float, orchestrator: str | None = None) -> list[Lease | None]:
+        """As `claim`, for several workers in one transaction: a lease for each of `claims`, in their order."""
         with self.engine.begin() as connection:
-            clock, now = lease_now(connection)
-            attempt = connection.execute(
-                insert(schema.attempts).values(
-                    sweep=sweep,
-                    worker=worker,
-                    orchestrator=orchestrator,
-                    state="open",
-                    trials=len(trials),
-                    lease_clock=clock,
-                    leased_until=now + seconds,
-                    started=time.time(),
-                )
-            ).inserted_primary_key[0]  # type: ignore[index]
-            taken = change_trials(
-                connection,
-                trials,
-                TrialChange(TrialState.LEASED),
-                {"attempt": attempt, "attempts": columns.attempts + 1, "message": None},
-            )
-            if not taken:
-                connection.rollback()
-                return None
-            connection.execute(
-                insert(schema.attempt_trials), [{"attempt": attempt, "trial": trial} for trial in sorted(taken)]
-            )
-            if len(taken) < len(trials):
-                connection.execute(
-                    update(schema.attempts).where(schema.attempts.c.id == attempt).values(trials=len(taken))
-                )
-        kept = set(taken)
-        return Lease(attempt, tuple(trial for trial in trials if trial in kept))
+            attempts = _open_attempts(connection, claims, seconds, orchestrator)
+            wanted: dict[int, int] = {}
+            for attempt, claim in zip(attempts, claims, strict=True):
+                for trial in claim.trials:
+                    wanted.setdefault(trial, attempt)
+            taken = lease_trials(connection, wanted)
+            leases = [
+                Lease(attempt, tuple(trial for trial in claim.trials if taken.get(trial) == attempt))
+                for attempt, claim in zip(attempts, claims, strict=True)
+            ]
+            _note_leased(connection, attempts)
+            _correct_sizes(connection, claims, leases)
+        return [lease if lease.trials else None for lease in leases]
 
     def renew(self, attempts: Sequence[int], seconds: float) -> set[int]:
         """Extend the leases of those of `attempts` that still hold one; these."""
@@ -159,7 +152,7 @@ class Executing(StorePart):
             clock, now = lease_now(connection)
             kept = connection.execute(
                 update(schema.attempts)
-                .where(columns.id.in_(attempts), columns.state == "open")
+                .where(among(connection, columns.id, attempts), columns.state == "open")
                 .values(lease_clock=clock, leased_until=now + seconds)
                 .returning(columns.id)
             ).scalars()
@@ -178,66 +171,64 @@ class Executing(StorePart):
 
         With `second_opinion`, trials that fail get one more try whatever their budget: the worker may be at fault.
         """
+        [accepted] = self.accept_all([AttemptReport(attempt, worker, tuple(results), log, second_opinion)])
+        return accepted
+
+    def accept_all(self, reports: Sequence[AttemptReport]) -> list[Accepted]:
+        """As `accept`, for several attempts in one transaction: what became of each report, in their order."""
         with self.engine.begin() as connection:
-            if not _close_attempt(connection, attempt, "done", None, log):
-                _count_stale(connection, attempt, len(results))
-                return Accepted(stale=len(results))
-            held = _held_by(connection, attempt)
-            fresh = {result.trial: result for result in results if result.trial in held}
-            done = [result for result in fresh.values() if result.metrics is not None]
-            if done:
-                _store_results(connection, attempt, worker, done)
-                change_trials(
-                    connection,
-                    [result.trial for result in done],
-                    TrialChange(TrialState.DONE, holder=attempt),
-                    {"message": None},
-                )
-            failures = {r.trial: _why(r) for r in fresh.values() if r.metrics is None}
-            failures |= dict.fromkeys(held - fresh.keys(), ("no_result", "the worker reported nothing for this trial"))
+            logs = {report.attempt: report.log for report in reversed(reports)}  # of two reports the first one counts
+            held = _close_attempts(connection, logs, "done", None)
+            done: dict[int, int] = {}
+            results: list[dict[str, Any]] = []
+            failures: dict[int, Failures] = {}
+            found = []
+            for report in reports:
+                mine = held.pop(report.attempt, None)
+                fresh = {one.trial: one for one in report.results if mine is not None and one.trial in mine}
+                good = [one for one in fresh.values() if one.metrics is not None]
+                done |= dict.fromkeys((one.trial for one in good), report.attempt)
+                results += [_result_row(report, one) for one in good]
+                bad = {one.trial: _why(one) for one in fresh.values() if one.metrics is None}
+                bad |= dict.fromkeys((mine or set()) - fresh.keys(), UNTOLD)
+                if bad:
+                    failures[report.attempt] = bad
+                found.append(Accepted(len(good), 0, len(bad), len(report.results) - len(fresh)))
+            if results:
+                add(connection, schema.results, results)
+                finish_trials(connection, done)
+            _count_stale(connection, {one.attempt: was.stale for one, was in zip(reports, found, strict=True)})
+            doubtful = {report.attempt for report in reports if report.second_opinion}
             # A worker that reports a timeout has measured that very trial; one that was killed for it has not.
-            failed = _settle(connection, attempt, failures, int(second_opinion), SPLIT_REASONS - {"timeout"})
-            stale = len(results) - len(fresh)
-            _count_stale(connection, attempt, stale)
-            return Accepted(len(done), failed, len(failures) - failed, stale)
+            failed = settle(connection, failures, doubtful, SPLIT_REASONS - {"timeout"})
+        return [_with_failed(was, failed.get(one.attempt, 0)) for one, was in zip(reports, found, strict=True)]
 
     def lose(self, attempt: int, reason: str, message: str = "", log: str | None = None) -> Accepted:
         """Close an attempt whose worker is gone: its trials wait again, or fail when their retries are spent."""
         with self.engine.begin() as connection:
-            return _lose(connection, attempt, reason, message, log)
+            return _lose(connection, [attempt], reason, message, log)
+
+    def lose_all(self, attempts: Sequence[int], reason: str, message: str = "") -> Accepted:
+        """As `lose`, for several attempts in one transaction; what became of them together."""
+        with self.engine.begin() as connection:
+            return _lose(connection, attempts, reason, message)
 
     def expire(self) -> int:
         """Close attempts whose lease ran out, whose host was restarted, or whose orchestrator on this host died.
 
         An orchestrator that is known to be dead is not the trials' fault, however often it dies: no retry is spent.
         """
-        attempts, orchestrators = schema.attempts.c, schema.orchestrators.c
-        query = (
-            select(
-                attempts.id,
-                attempts.lease_clock,
-                attempts.leased_until,
-                orchestrators.host,
-                orchestrators.boot,
-                orchestrators.pid,
-                orchestrators.process_started,
-            )
-            .outerjoin(schema.orchestrators, orchestrators.id == attempts.orchestrator)
-            .where(attempts.state == "open")
-        )
+        columns = schema.attempts.c
+        open_ones = select(columns.id).where(schema.is_open)
         with self.engine.begin() as connection:
+            abandoned = open_ones.where(columns.orchestrator.in_(_dead_orchestrators(connection)))
+            closed = list(connection.execute(abandoned).scalars())
+            _lose(connection, closed, "preempted", "the process that held the lease died")
             clock, now = lease_now(connection)
-            closed = 0
-            for row in connection.execute(query).mappings().all():
-                if row["pid"] is not None and is_dead(row["host"], row["boot"], row["pid"], row["process_started"]):
-                    reason, why = "preempted", "the process that held the lease died"
-                elif row["lease_clock"] != clock or row["leased_until"] < now:
-                    reason, why = "worker_lost", "the lease ran out"
-                else:
-                    continue
-                _lose(connection, row["id"], reason, why, None)
-                closed += 1
-        return closed
+            past = open_ones.where((columns.lease_clock != clock) | (columns.leased_until < now))
+            over = list(connection.execute(past).scalars())
+            _lose(connection, over, "worker_lost", "the lease ran out")
+        return len(closed) + len(over)
 
 
 def _why(result: TrialResult) -> tuple[str, str]:
@@ -251,98 +242,111 @@ def _why(result: TrialResult) -> tuple[str, str]:
     return reason, told
 
 
-def _held_by(connection: Connection, attempt: int) -> set[int]:
-    return set(connection.execute(select(schema.trials.c.id).where(schema.trials.c.attempt == attempt)).scalars())
+UNTOLD = ("no_result", "the worker reported nothing for this trial")
 
 
-def _store_results(connection: Connection, attempt: int, worker: str, done: list[TrialResult]) -> None:
-    connection.execute(
-        insert(schema.results),
-        [
-            {
-                "trial": result.trial,
-                "attempt": attempt,
-                "worker": worker,
-                "metrics": result.metrics,
-                "started": result.started,
-                "finished": result.finished,
-                "wall_seconds": result.wall_seconds,
-                "cpu_seconds": result.cpu_seconds,
-                "peak_memory_bytes": result.peak_memory_bytes,
-                "series": result.series or None,
-                "energy_joules": result.energy_joules,
-                "energy_reason": result.energy_reason,
-                "device_memory_bytes": result.device_memory_bytes,
-                "own_seconds": result.own_seconds,
-            }
-            for result in done
-        ],
-    )
-
-
-def _close_attempt(connection: Connection, attempt: int, state: str, reason: str | None, log: str | None) -> bool:
-    """End an attempt that is open; False if it was closed before (its results come too late)."""
-    columns = schema.attempts.c
-    changed = connection.execute(
-        update(schema.attempts)
-        .where(columns.id == attempt, columns.state == "open")
-        .values(state=state, reason=reason, log=log, finished=time.time())
-    ).rowcount
-    return bool(changed)
-
-
-def _count_stale(connection: Connection, attempt: int, stale: int) -> None:
-    if stale:
-        columns = schema.attempts.c
-        connection.execute(update(schema.attempts).where(columns.id == attempt).values(stale=columns.stale + stale))
-
-
-def _lose(connection: Connection, attempt: int, reason: str, message: str, log: str | None) -> Accepted:
-    if not _close_attempt(connection, attempt, "lost", reason, log or message):
-        return Accepted()
-    failures = dict.fromkeys(_held_by(connection, attempt), (reason, message))
-    failed = _settle(connection, attempt, failures)
-    return Accepted(failed=failed, retried=len(failures) - failed)
-
-
-def _settle(
-    connection: Connection,
-    attempt: int,
-    failures: Failures,
-    extra: int = 0,
-    split: frozenset[str] = SPLIT_REASONS,
-) -> int:
-    """Send failed trials back to pending while they have retries left, else fail them; the number failed for good.
-
-    A batch that ran out of memory or time is halved first: its trials wait again, for smaller batches.
-    """
-    if not failures:
-        return 0
-    attempts, sweeps, columns = schema.attempts.c, schema.sweeps.c, schema.trials.c
-    size, infrastructure_retries, code_retries = connection.execute(
-        select(attempts.trials, sweeps.infrastructure_retries, sweeps.code_retries)
-        .join(schema.sweeps, sweeps.id == attempts.sweep)
-        .where(attempts.id == attempt)
-    ).one()
-    spent = {
-        identity: (code, infrastructure)
-        for identity, code, infrastructure in connection.execute(
-            select(columns.id, columns.code_failures, columns.infrastructure_failures).where(columns.attempt == attempt)
-        )
+def _open_attempts(
+    connection: Connection, claims: Sequence[Claim], seconds: float, orchestrator: str | None
+) -> list[int]:
+    """A new attempt for each of `claims`, under a lease of so many seconds."""
+    clock, now = lease_now(connection)
+    shared = {
+        "orchestrator": orchestrator,
+        "state": "open",
+        "lease_clock": clock,
+        "leased_until": now + seconds,
+        "started": time.time(),
     }
-    failed = 0
-    for trial, (reason, message) in failures.items():
-        values: dict[str, Any] = {"message": message}
-        final = False
-        if reason in split and size > 1:
-            values["batch_limit"] = max(1, size // 2)
-        elif reason in CODE_REASONS:
-            values["code_failures"] = columns.code_failures + 1
-            final = spent[trial][0] >= code_retries + extra
-        elif reason not in FREE_REASONS:
-            values["infrastructure_failures"] = columns.infrastructure_failures + 1
-            final = spent[trial][1] >= infrastructure_retries
-        to = TrialState.FAILED if final else TrialState.PENDING
-        changed = change_trials(connection, [trial], TrialChange(to, attempt, reason), values)
-        failed += len(changed) if final else 0
-    return failed
+    rows = [{"sweep": claim.sweep, "worker": claim.worker, "trials": len(claim.trials), **shared} for claim in claims]
+    statement = insert(schema.attempts).returning(schema.attempts.c.id, sort_by_parameter_order=True)
+    return list(connection.execute(statement, rows).scalars())
+
+
+def _note_leased(connection: Connection, attempts: Sequence[int]) -> None:
+    """Note for good which trials `attempts` hold now."""
+    columns = schema.trials.c
+    held = select(columns.attempt, columns.id).where(among(connection, columns.attempt, attempts))
+    connection.execute(insert(schema.attempt_trials).from_select(["attempt", "trial"], held.order_by(columns.id)))
+
+
+def _correct_sizes(connection: Connection, claims: Sequence[Claim], leases: Sequence[Lease]) -> None:
+    """Some trials were taken by others meanwhile: set the attempts' sizes right, and drop those that have none."""
+    columns = schema.attempts.c
+    for claim, lease in zip(claims, leases, strict=True):
+        mine = columns.id == lease.attempt
+        if not lease.trials:
+            connection.execute(delete(schema.attempts).where(mine))
+        elif len(lease.trials) < len(claim.trials):
+            connection.execute(update(schema.attempts).where(mine).values(trials=len(lease.trials)))
+
+
+def _close_attempts(
+    connection: Connection, logs: Mapping[int, str | None], state: str, reason: str | None
+) -> dict[int, set[int]]:
+    """End those of the attempts (with the last lines of their workers) that are open; these, with what they hold.
+
+    Those that were closed before are not among them: their results come too late.
+    """
+    columns, trials = schema.attempts.c, schema.trials.c
+    closed = connection.execute(
+        update(schema.attempts)
+        .where(among(connection, columns.id, logs), columns.state == "open")
+        .values(state=state, reason=reason, finished=time.time())
+        .returning(columns.id)
+    ).scalars()
+    held: dict[int, set[int]] = {attempt: set() for attempt in closed}
+    told = [{"closed": attempt, "log": logs[attempt]} for attempt in held if logs[attempt] is not None]
+    if told:
+        connection.execute(update(schema.attempts).where(columns.id == bindparam("closed")), told)
+    holders = select(trials.attempt, trials.id).where(among(connection, trials.attempt, held))
+    for attempt, trial in connection.execute(holders):
+        held[attempt].add(trial)
+    return held
+
+
+def _result_row(report: AttemptReport, result: TrialResult) -> dict[str, Any]:
+    return {
+        "trial": result.trial,
+        "attempt": report.attempt,
+        "worker": report.worker,
+        "metrics": result.metrics,
+        "started": result.started,
+        "finished": result.finished,
+        "wall_seconds": result.wall_seconds,
+        "cpu_seconds": result.cpu_seconds,
+        "peak_memory_bytes": result.peak_memory_bytes,
+        "series": result.series or None,
+        "energy_joules": result.energy_joules,
+        "energy_reason": result.energy_reason,
+        "device_memory_bytes": result.device_memory_bytes,
+        "own_seconds": result.own_seconds,
+    }
+
+
+def _count_stale(connection: Connection, stale: Mapping[int, int]) -> None:
+    columns = schema.attempts.c
+    for attempt, count in stale.items():
+        if count:
+            connection.execute(update(schema.attempts).where(columns.id == attempt).values(stale=columns.stale + count))
+
+
+def _with_failed(accepted: Accepted, failed: int) -> Accepted:
+    return replace(accepted, failed=failed, retried=accepted.retried - failed)
+
+
+def _lose(
+    connection: Connection, attempts: Sequence[int], reason: str, message: str, log: str | None = None
+) -> Accepted:
+    held = _close_attempts(connection, dict.fromkeys(attempts, log or message), "lost", reason)
+    failures = {attempt: dict.fromkeys(trials, (reason, message)) for attempt, trials in held.items() if trials}
+    failed = sum(settle(connection, failures).values())
+    return Accepted(failed=failed, retried=sum(map(len, failures.values())) - failed)
+
+
+def _dead_orchestrators(connection: Connection) -> list[str]:
+    """Orchestrators with open attempts whose processes are gone."""
+    attempts, known = schema.attempts.c, schema.orchestrators.c
+    query = select(known.id, known.host, known.boot, known.pid, known.process_started).where(
+        known.id.in_(select(attempts.orchestrator).where(schema.is_open))
+    )
+    return [identity for identity, *process in connection.execute(query) if is_dead(*process)]

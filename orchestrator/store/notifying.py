@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from sqlalchemy import Connection, delete, func, select, update
+from sqlalchemy import func, insert, select, update
 
 from orchestrator.store import schema
-from orchestrator.store.base import StorePart, insert_new
+from orchestrator.store.base import StorePart, notify_sweep
 from orchestrator.store.chunks import chunks
-from orchestrator.store.clock import is_dead, lease_now
 from orchestrator.store.engine import reading
+from orchestrator.store.leasing import leave_lease, take_lease
 from orchestrator.store.records import Notice
 
 
@@ -30,6 +30,32 @@ class Notifying(StorePart):
             query = query.where(columns.sweep == sweep)
         with reading(self.engine) as connection:
             return [Notice(*row) for row in connection.execute(query.order_by(columns.id).limit(limit))]
+
+    def tell_again(self, sweep: str, positions: Collection[int]) -> None:
+        """Tell the tracker once more of the sweep's trials at `positions`, and of those it was told of twice before."""
+        columns, links = schema.outbox.c, schema.sweep_trials.c
+        mine = select(links.sweep, links.trial, links.reused).where(links.sweep == sweep)
+        again = (
+            select(columns.trial)
+            .where(columns.sweep == sweep, columns.trial.is_not(None))
+            .group_by(columns.trial)
+            .having(func.count() > 1)
+        )
+        waiting = select(columns.trial).where(
+            columns.sweep == sweep, columns.trial.is_not(None), columns.delivered.is_(None)
+        )
+        with self.engine.begin() as connection:
+            untold = links.trial.not_in(waiting)
+            for query in (
+                mine.where(links.trial.in_(again), untold),
+                *(mine.where(links.position.in_(chunk), untold) for chunk in chunks(sorted(positions))),
+            ):
+                connection.execute(insert(schema.outbox).from_select(["sweep", "trial", "reused"], query))
+
+    def remind(self, sweep: str) -> None:
+        """Tell the tracker of the sweep itself once more."""
+        with self.engine.begin() as connection:
+            notify_sweep(connection, sweep)
 
     def delivered(self, notices: Sequence[int]) -> None:
         """Note that the tracker has heard of `notices`."""
@@ -87,33 +113,8 @@ class Notifying(StorePart):
 
         A holder that was registered as an orchestrator and is known to be dead has lost its lease.
         """
-        columns = schema.tracker_leases.c
-        with self.engine.begin() as connection:
-            clock, now = lease_now(connection)
-            mine = {"holder": holder, "lease_clock": clock, "leased_until": now + seconds}
-            made = connection.execute(
-                insert_new(connection, schema.tracker_leases).values(sweep=sweep, **mine)
-            ).rowcount
-            if made == 1:
-                return True
-            mine_or_nobodys = columns.holder.in_([holder, *_dead_holders(connection, sweep)])
-            free = mine_or_nobodys | (columns.lease_clock != clock) | (columns.leased_until < now)
-            statement = update(schema.tracker_leases).where(columns.sweep == sweep, free).values(**mine)
-            return connection.execute(statement).rowcount == 1
+        return take_lease(self.engine, schema.tracker_leases, sweep, holder, seconds)
 
     def stop_tracking(self, sweep: str, holder: str) -> None:
         """Let somebody else tell the tracker of `sweep`."""
-        columns = schema.tracker_leases.c
-        with self.engine.begin() as connection:
-            connection.execute(delete(schema.tracker_leases).where(columns.sweep == sweep, columns.holder == holder))
-
-
-def _dead_holders(connection: Connection, sweep: str) -> list[str]:
-    """The holder of the lease to tell of `sweep`, if it is a process that is gone."""
-    leases, holders = schema.tracker_leases.c, schema.orchestrators.c
-    query = (
-        select(holders.id, holders.host, holders.boot, holders.pid, holders.process_started)
-        .join(schema.tracker_leases, leases.holder == holders.id)
-        .where(leases.sweep == sweep)
-    )
-    return [identity for identity, *process in connection.execute(query) if is_dead(*process)]
+        leave_lease(self.engine, schema.tracker_leases, sweep, holder)

@@ -192,6 +192,15 @@ class Verdict:
 
 
 @dataclass(frozen=True)
+class Claim:
+    """Trials (rows) of a sweep that a worker is to compute together."""
+
+    sweep: str
+    trials: tuple[int, ...]
+    worker: str
+
+
+@dataclass(frozen=True)
 class Lease:
     """Trials held by one attempt. `attempt` is the fencing token: it only grows."""
 
@@ -226,6 +235,38 @@ class TrialResult:
     energy_reason: str | None = None
     device_memory_bytes: int | None = None
     own_seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class AttemptReport:
+    """What a worker reports of an attempt, with the last lines that it wrote.
+
+    second_opinion: trials that fail get one more try whatever their budget, as the worker may be at fault
+    """
+
+    attempt: int
+    worker: str
+    results: tuple[TrialResult, ...]
+    log: str | None = None
+    second_opinion: bool = False
+
+
+@dataclass(frozen=True)
+class StoredTrial:
+    """One trial as stored, and a sweep that asked for it.
+
+    device   class of the device that computed it; None if none has
+    metrics  None unless it is done
+    """
+
+    key: str
+    sweep: str
+    cell: CellRow
+    seed: int
+    state: str
+    reason: str | None
+    device: str | None
+    metrics: dict[str, float] | None
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ class Rostering(StorePart):
         attempts, results = schema.attempts.c, schema.results.c
         held = (
             select(attempts.worker, func.count().label("batches"), func.sum(attempts.trials).label("trials"))
-            .where(attempts.state == "open")
+            .where(schema.is_open)
             .group_by(attempts.worker)
             .subquery()
         )

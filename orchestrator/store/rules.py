@@ -21,12 +21,12 @@ class TrialChange:
     """A proposed change of trials.
 
     to       the state they shall have
-    holder   the attempt that must hold them now; None where no attempt may
+    holder   the attempt that must hold them now, or a column that names one for each; None where no attempt may
     reason   why they failed, wait again or were cancelled
     """
 
     to: TrialState
-    holder: int | None = None
+    holder: int | ColumnElement[int] | None = None
     reason: str | None = None
 
 

@@ -2,12 +2,14 @@
 
 A trial is one row for a (key, generation), whoever asked for it; `sweep_trials` says which sweeps did. An attempt is
 one execution of a batch under a lease; its id is the fencing token. A proposal is what a study wants to know of a cell;
-its trials are the sweep's of that cell. Times are seconds since the epoch, UTC, except
+its trials are the sweep's of that cell. An outlook is what whoever runs a sweep says of the rest of it; an event is
+what webhooks tell of. Secrets are kept as their SHA-256 only. Times are seconds since the epoch, UTC, except
 `leased_until`, which is on the lease clock named beside it.
 """
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from sqlalchemy import (
@@ -28,10 +30,11 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     event,
+    literal_column,
     text,
 )
 
-from orchestrator.store.states import REASONS, SweepState, TrialState
+from orchestrator.store.states import REASONS, EventKind, Role, SweepState, TrialState
 from orchestrator.store.triggers import trigger_statements
 
 metadata = MetaData(
@@ -128,7 +131,12 @@ trials = Table(
     _one_of("state", list(TrialState), "state"),
     CheckConstraint("reason IS NULL OR reason IN (" + ", ".join(f"'{r}'" for r in REASONS) + ")", name="reason"),
     CheckConstraint("(state = 'leased') = (attempt IS NOT NULL)", name="leased_by_an_attempt"),
-    Index(None, "attempt"),
+    Index(
+        "ix_trials_leased",
+        "attempt",
+        sqlite_where=text("attempt IS NOT NULL"),
+        postgresql_where=text("attempt IS NOT NULL"),
+    ),
     Index(None, "cell"),
 )
 
@@ -210,9 +218,17 @@ attempts = Table(
     Column("reason", String(16)),
     Column("log", Text),
     _one_of("state", ["open", "done", "lost"], "state"),
-    Index(None, "state", "leased_until"),
+    Index(
+        "ix_attempts_open",
+        "leased_until",
+        sqlite_where=text("state = 'open'"),
+        postgresql_where=text("state = 'open'"),
+    ),
     sqlite_autoincrement=True,
 )
+
+is_open = attempts.c.state == literal_column("'open'")
+"""Attempts that hold a lease. In letters, not as a parameter: so databases see that `ix_attempts_open` lists them."""
 
 attempt_trials = Table(
     "attempt_trials",
@@ -256,6 +272,7 @@ outbox = Table(
     Column("sweep", ForeignKey("sweeps.id"), nullable=False),
     Column("trial", ForeignKey("trials.id")),
     Column("reused", Boolean, nullable=False, default=False),
+    Column("noted", Float, default=time.time),
     Column("delivered", Float),
     Column("refused", Text),
     Index(
@@ -266,6 +283,78 @@ outbox = Table(
         postgresql_where=text("delivered IS NULL"),
     ),
     sqlite_autoincrement=True,
+)
+
+outlooks = Table(
+    "outlooks",
+    metadata,
+    Column("sweep", ForeignKey("sweeps.id"), primary_key=True),
+    Column("updated", Float, nullable=False),
+    Column("seconds_left", Float),
+    Column("waiting", Text),
+    Column("growth", Text),
+)
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("id", String(16), primary_key=True),
+    Column("digest", String(64), nullable=False, unique=True),
+    Column("user", Text, nullable=False),
+    Column("role", String(16), nullable=False),
+    Column("created", Float, nullable=False),
+    Column("expires", Float),
+    Column("last_used", Float),
+    Column("revoked", Float),
+    _one_of("role", list(Role), "role"),
+)
+
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("digest", String(64), primary_key=True),
+    Column("token", ForeignKey("tokens.id"), nullable=False, index=True),
+    Column("created", Float, nullable=False),
+    Column("expires", Float, nullable=False),
+)
+
+service_leases = Table(
+    "service_leases",
+    metadata,
+    Column("duty", String(32), primary_key=True),
+    Column("holder", ForeignKey("orchestrators.id"), nullable=False),
+    Column("lease_clock", String(64), nullable=False),
+    Column("leased_until", Float, nullable=False),
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("id", RowId, primary_key=True),
+    Column("kind", String(16), nullable=False),
+    Column("sweep", ForeignKey("sweeps.id")),
+    Column("worker", ForeignKey("workers.id")),
+    Column("at", Float, nullable=False),
+    _one_of("kind", list(EventKind), "kind"),
+    sqlite_autoincrement=True,
+)
+
+webhooks = Table(
+    "webhooks",
+    metadata,
+    Column("name", String(320), primary_key=True),
+    Column("since", RowId, nullable=False),
+)
+
+deliveries = Table(
+    "deliveries",
+    metadata,
+    Column("event", ForeignKey("events.id"), primary_key=True),
+    Column("webhook", ForeignKey("webhooks.name"), primary_key=True),
+    Column("attempts", Integer, nullable=False),
+    Column("next_attempt", Float),
+    Column("delivered", Float),
+    Column("error", Text),
 )
 
 

@@ -1,4 +1,4 @@
-"""States, the changes allowed between them, and the reasons of failure."""
+"""States, the changes allowed between them, the reasons of failure, roles and kinds of events."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ class SweepState(StrEnum):
     CANCELLED = "cancelled"
 
 
+CANNOT_RUN = "it cannot be run: "
+"""How what is told of a sweep begins that is paused since it could not even begin."""
+
+
 class TrialState(StrEnum):
     """pending → leased → done | failed | cancelled."""
 
@@ -24,6 +28,28 @@ class TrialState(StrEnum):
     DONE = "done"
     FAILED = "failed"
     CANCELLED = "cancelled"
+
+
+class Role(StrEnum):
+    """What a user of the service may do: look; submit sweeps and steer their own; everything."""
+
+    VIEWER = "viewer"
+    SUBMITTER = "submitter"
+    ADMIN = "admin"
+
+    def covers(self, role: Role) -> bool:
+        """Whether who has this role may do what `role` may."""
+        order = list(Role)
+        return order.index(self) >= order.index(role)
+
+
+class EventKind(StrEnum):
+    """What webhooks tell of: a sweep that ended, a worker that was quarantined."""
+
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    QUARANTINED = "quarantined"
 
 
 SWEEP_CHANGES: dict[SweepState, frozenset[SweepState]] = {

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, func, insert, literal, select, update
 
 from orchestrator.store import schema
-from orchestrator.store.base import StorePart, count_states, insert_new, notify_sweep
+from orchestrator.store.base import StorePart, count_states, forget_outlook, insert_new, notify_sweep
 from orchestrator.store.chunks import chunks
 from orchestrator.store.engine import reading
 from orchestrator.store.explaining import save_fingerprints
+from orchestrator.store.many import among, numbered
+from orchestrator.store.owning import own
 from orchestrator.store.records import CellRow, NewSweep, Submitted, SweepTrial
 from orchestrator.store.rules import SweepChange, sweeps_that_may
 from orchestrator.store.states import SweepState, TrialState
@@ -28,25 +31,77 @@ CodeHashes = Mapping[str, Mapping[str, str]]
 
 NO_CODE: CodeHashes = MappingProxyType({})
 
+LINKS = 50_000
+"""Trials that are linked to a sweep by one statement."""
+
+
+@dataclass(frozen=True)
+class AskedSweep:
+    """A sweep to be submitted, and its trials, given as (cell, seed, key) in plan order.
+
+    `code` records which modules, by hash, are behind the fingerprints of the trials' cells.
+    """
+
+    sweep: NewSweep
+    trials: Iterable[TrialAsked]
+    code: CodeHashes
+
+
+class _StagedTrial(NamedTuple):
+    """A trial whose row (`trial`) is there, before its sweep is."""
+
+    trial: int
+    cell: int
+    seed: int
+    key: str
+
+
+@dataclass(frozen=True)
+class _Staged:
+    """A sweep whose trials are there."""
+
+    id: str
+    asked: AskedSweep
+    trials: list[_StagedTrial]
+
 
 class Submitting(StorePart):
     """The part of the store that takes sweeps in."""
 
     def submit(self, sweep: NewSweep, trials: Iterable[TrialAsked], code: CodeHashes = NO_CODE) -> Submitted:
-        """Store a sweep (state queued) and its trials, given as (cell, seed, key) in plan order.
-
-        `code` records which modules, by hash, are behind the fingerprints of the trials' cells.
-        """
-        identity = uuid.uuid4().hex[:10]
-        row = asdict(sweep) | {"id": identity, "code": sweep.code.digest, "state": SweepState.QUEUED}
-        row |= {"trials": 0, "reused": 0, "created": time.time()}
-        with self.engine.begin() as connection:
-            connection.execute(insert_new(connection, schema.code).values(asdict(sweep.code)))
-            connection.execute(insert(schema.sweeps), row)
-            save_fingerprints(connection, code)
-            submitted = _submitted(identity, add_trials(connection, identity, 0, trials, sweep.use_cache))
-            notify_sweep(connection, identity)
+        """As `submit_all`, of one sweep."""
+        [submitted] = self.submit_all([AskedSweep(sweep, trials, code)])
         return submitted
+
+    def submit_all(
+        self, asked: Sequence[AskedSweep], *, key: str | None = None, owner: str | None = None
+    ) -> list[Submitted]:
+        """Store sweeps (state queued) with their trials, all of them or none.
+
+        Others write meanwhile: while trials are planned nobody waits, and rows of trials are made some at a time. Until
+        the sweeps themselves are there, in the last transaction, nobody asks for these; whoever does shares them.
+
+        key: what tells this request from others; a request that was carried out already changes nothing, and its sweeps
+        are given again. owner: an orchestrator (see `orchestrator.store.owning`) to which the sweeps belong at once
+        """
+        sweeps = [
+            _Staged(_identity(key, place), one, self._stage(one.trials, one.sweep.use_cache))
+            for place, one in enumerate(asked)
+        ]
+        with self.engine.begin() as connection:
+            return [_submitted_before(connection, one.id) or _add_sweep(connection, one, owner) for one in sweeps]
+
+    def _stage(self, trials: Iterable[TrialAsked], use_cache: bool) -> list[_StagedTrial]:
+        """Make rows for `trials`, those that are to be shared aside."""
+        cells: dict[str, int] = {}
+        staged: list[_StagedTrial] = []
+        for chunk in chunks(trials):
+            with self.engine.begin() as connection:
+                store_cells(connection, {cell.digest: cell for cell, _, _ in chunk}, cells)
+                rows = [(cells[cell.digest], seed, key) for cell, seed, key in chunk]
+                found = _open_generations(connection, rows, use_cache)
+            staged += [_StagedTrial(found[row[2]].trial, *row) for row in rows]
+        return staged
 
     def extend(
         self, sweep: str, changes: dict[str, Any], trials: Iterable[TrialAsked], code: CodeHashes = NO_CODE
@@ -78,6 +133,9 @@ class Submitting(StorePart):
                         .where(links.sweep == sweep, links.position == row.position)
                         .values(trial=fresh[row.key].trial, reused=False)
                     )
+                # The tracker hears that these runs are no longer the sweep's.
+                told = [{"sweep": sweep, "trial": row.id, "reused": False} for row in chunk]
+                connection.execute(insert(schema.outbox), told)
             if old or count_states(connection, sweep).open:
                 _queue_again(connection, sweep)
         return len(old)
@@ -111,6 +169,66 @@ class Submitting(StorePart):
                 for row in connection.execute(select(cells).where(cells.c.id.in_(chunk))).mappings():
                     known[row["id"]] = CellRow(**{name: value for name, value in row.items() if name != "id"})
         return [(known[cell], seed, key) for cell, seed, key in rows]
+
+
+def _identity(key: str | None, place: int) -> str:
+    """An id for a sweep: of one request, the same each time."""
+    return uuid.uuid4().hex[:10] if key is None else hashlib.sha256(f"{key} {place}".encode()).hexdigest()[:10]
+
+
+def _submitted_before(connection: Connection, sweep: str) -> Submitted | None:
+    """What was said of `sweep` when it was submitted, if it was."""
+    columns = schema.sweeps.c
+    row = connection.execute(select(columns.id, columns.trials, columns.reused).where(columns.id == sweep)).first()
+    return None if row is None else Submitted(*row)
+
+
+def _add_sweep(connection: Connection, staged: _Staged, owner: str | None) -> Submitted:
+    """Store a sweep whose trials are there."""
+    new = staged.asked.sweep
+    row = asdict(new) | {"id": staged.id, "code": new.code.digest, "state": SweepState.QUEUED}
+    row |= {"trials": len(staged.trials), "reused": 0, "created": time.time()}
+    connection.execute(insert_new(connection, schema.code).values(digest=new.code.digest, archive=new.code.archive))
+    connection.execute(insert(schema.sweeps), row)
+    save_fingerprints(connection, staged.asked.code)
+    for first in range(0, len(staged.trials), LINKS):
+        _link_staged(connection, staged.id, first, staged.trials[first : first + LINKS])
+    reused = _note_reused(connection, staged.id)
+    connection.execute(update(schema.sweeps).where(schema.sweeps.c.id == staged.id).values(reused=reused))
+    if owner is not None:
+        own(connection, staged.id, owner)
+    notify_sweep(connection, staged.id)
+    return Submitted(staged.id, len(staged.trials), reused)
+
+
+def _link_staged(connection: Connection, sweep: str, first: int, staged: list[_StagedTrial]) -> None:
+    """Link `staged` trials to `sweep` from position `first` on; new generations of those that failed meanwhile."""
+    columns = schema.trials.c
+    spoilt = (TrialState.FAILED, TrialState.CANCELLED)
+    numbers = [one.trial for one in staged]
+    query = select(columns.id).where(among(connection, columns.id, numbers), columns.state.in_(spoilt))
+    if gone := set(connection.execute(query).scalars()):
+        again = [(one.cell, one.seed, one.key) for one in staged if one.trial in gone]
+        fresh = _open_generations(connection, again, use_cache=True)
+        numbers = [fresh[one.key].trial if one.trial in gone else one.trial for one in staged]
+    asked = numbered(connection, numbers)
+    links = (
+        select(literal(sweep), asked.c.position + first, columns.id, columns.state == TrialState.DONE)
+        .select_from(asked)
+        .join(schema.trials, columns.id == asked.c.number)
+    )
+    connection.execute(insert(schema.sweep_trials).from_select(["sweep", "position", "trial", "reused"], links))
+
+
+def _note_reused(connection: Connection, sweep: str) -> int:
+    """Let the tracker hear of trials that were done before `sweep` asked for them; how many."""
+    links = schema.sweep_trials.c
+    mine = (links.sweep == sweep) & links.reused
+    count = connection.execute(select(func.count()).select_from(schema.sweep_trials).where(mine)).scalar_one()
+    done = select(links.sweep, links.trial, literal(True)).where(mine).order_by(links.position)
+    if count:
+        connection.execute(insert(schema.outbox).from_select(["sweep", "trial", "reused"], done))
+    return int(count)
 
 
 def next_position(connection: Connection, sweep: str) -> int:
@@ -154,7 +272,8 @@ def store_cells(connection: Connection, chunk: dict[str, CellRow], known: dict[s
         return
     connection.execute(insert_new(connection, schema.cells), [asdict(cell) for cell in new])
     columns = schema.cells.c
-    rows = connection.execute(select(columns.digest, columns.id).where(columns.digest.in_([c.digest for c in new])))
+    stored = among(connection, columns.digest, [cell.digest for cell in new])
+    rows = connection.execute(select(columns.digest, columns.id).where(stored))
     known.update((digest, identity) for digest, identity in rows)
 
 
@@ -226,7 +345,7 @@ def _generations(connection: Connection, keys: Sequence[str]) -> dict[str, list[
     columns = schema.trials.c
     rows = connection.execute(
         select(columns.key, columns.id, columns.generation, columns.state)
-        .where(columns.key.in_(keys))
+        .where(among(connection, columns.key, keys))
         .order_by(columns.generation)
     )
     found: dict[str, list[Generation]] = {}
@@ -241,4 +360,5 @@ def _queue_again(connection: Connection, sweep: str) -> None:
         .where(schema.sweeps.c.id == sweep, sweeps_that_may(SweepChange(SweepState.QUEUED)))
         .values(state=SweepState.QUEUED, finished=None)
     )
+    forget_outlook(connection, sweep)
     notify_sweep(connection, sweep)

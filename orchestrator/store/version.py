@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 VERSION_TABLE = "slotsweep_alembic_version"
-HEAD = "0006"
+HEAD = "0008"
 
 
 def old_schema(place: str, found: str | None) -> str:

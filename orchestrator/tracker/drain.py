@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-BATCH = 500
+MOST_HELD = 1000
 FIRST_WAIT_SECONDS = 0.2
 LONGEST_WAIT_SECONDS = 30.0
 
@@ -43,16 +43,16 @@ class Source(Protocol):
         """This one can never be written."""
 
 
-def drain(source: Source, tracker: Tracker, stop: threading.Event, limit: int = BATCH) -> int:
+def drain(source: Source, tracker: Tracker, stop: threading.Event, limit: int = MOST_HELD) -> int:
     """Deliver until `source` is empty or `stop` is set; return how many were written.
 
     While the tracker cannot be reached the same deliveries are tried again, with waits that double up to half a
-    minute; `stop` ends a wait at once. At most `limit` deliveries are in memory. A delivery that the tracker refuses
-    is handed back with the reason and does not hold up the others.
+    minute; `stop` ends a wait at once. At most `limit` deliveries are in memory, and no more than the tracker writes at
+    once. A delivery that the tracker refuses is handed back with the reason and does not hold up the others.
     """
     written = 0
     while not stop.is_set():
-        deliveries = source.next(limit)
+        deliveries = source.next(min(limit, tracker.most_together))
         if not deliveries:
             break
         for _, group in itertools.groupby(deliveries, key=_group):

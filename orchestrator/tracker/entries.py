@@ -14,6 +14,7 @@ import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from orchestrator.tracker.records import ParentRun, RunStatus, TrialRun
 
@@ -31,8 +32,23 @@ NAME_TAG = "mlflow.runName"
 OWN_TAGS = ("slotsweep.", "hw.")
 """Prefixes of tags that are ours alone: a delivery replaces all of them, and leaves other people's tags as they are."""
 
-EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
-"""Makes MLflow's page open on the table of runs instead of asking what the experiment is for."""
+NOTE_TAG = "mlflow.note.content"
+"""The description of a run, or of an experiment, in Markdown."""
+
+VIEW_TAG = "mlflow.sharedViewState."
+"""Beginning of the tags in which an experiment keeps saved views of its table of runs."""
+
+VIEW_LENGTH = 5000
+"""Most characters of an experiment's tag."""
+
+
+class Point(NamedTuple):
+    """A value of a metric, at a time (milliseconds since the epoch) and a step."""
+
+    key: str
+    value: float
+    ms: int
+    step: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +65,28 @@ class Entry:
     tags: dict[str, str]
     metrics: dict[str, float]
     series: dict[str, dict[int, float]]
+    times: dict[str, Sequence[int]]
 
     @property
     def latest(self) -> dict[str, float]:
         """The value that MLflow shows of each metric: of a series its last."""
         return {**self.metrics, **{key: values[max(values)] for key, values in self.series.items()}}
 
-    def points(self, keys: Iterable[str]) -> list[tuple[str, float, int]]:
-        """Every (key, value, step) of the metrics named `keys`."""
+    def points(self, keys: Iterable[str]) -> list[Point]:
+        """Every point of the metrics named `keys`."""
         single = {key: {0: value} for key, value in self.metrics.items()} | self.series
-        return [(key, value, step) for key in keys for step, value in single[key].items()]
+        return [Point(key, value, self._ms(key, step), step) for key in keys for step, value in single[key].items()]
+
+    def last_points(self, keys: Iterable[str]) -> list[Point]:
+        """The last point of each of the series named `keys`."""
+        return [
+            Point(key, self.series[key][step], self._ms(key, step), step)
+            for key in keys
+            for step in [max(self.series[key])]
+        ]
+
+    def _ms(self, key: str, step: int) -> int:
+        return self.times[key][step] if key in self.times else self.metrics_ms
 
     @property
     def metrics_ms(self) -> int:
@@ -70,8 +98,15 @@ def parent_entry(run: ParentRun) -> Entry:
     """A sweep's run as MLflow stores it."""
     tags: dict[str, object] = {"slotsweep.sweep": run.sweep}
     if run.note:
-        tags["mlflow.note.content"] = run.note
+        tags[NOTE_TAG] = run.note
     return _entry(run, tags)
+
+
+def experiment_tags(run: ParentRun, there: Mapping[str, str]) -> dict[str, str]:
+    """Tags that the sweep's experiment is to get, of which it has `there`."""
+    about = {NOTE_TAG: shorten(run.about, VIEW_LENGTH)} if run.about and not there.get(NOTE_TAG) else {}
+    views = {clean_key(VIEW_TAG + key): view for key, view in run.views.items() if len(view) <= VIEW_LENGTH}
+    return {key: value for key, value in (about | views).items() if there.get(key) != value}
 
 
 def trial_entry(run: TrialRun, parent: str) -> Entry:
@@ -95,6 +130,7 @@ def _entry(run: ParentRun | TrialRun, own: Mapping[str, object]) -> Entry:
         tags=tags,
         metrics=metrics,
         series={} if isinstance(run, ParentRun) else clean_series(run.series, run.steps, metrics),
+        times={} if isinstance(run, ParentRun) else {clean_key(key): times for key, times in run.times.items()},
     )
 
 

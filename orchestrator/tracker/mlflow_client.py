@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.tracker import artifacts
 from orchestrator.tracker.entries import (
-    EXPERIMENT_TAGS,
     NAME_LENGTH,
     NAME_TAG,
     OWN_TAGS,
     PARENT_TAG,
     RUN_ID_TAG,
     Entry,
+    experiment_tags,
     parent_entry,
     shorten,
     trial_entry,
 )
 from orchestrator.tracker.quiet import quiet_mlflow
-from orchestrator.tracker.records import ParentRun, RunStatus, TrialRun
+from orchestrator.tracker.records import ParentRun, Place, RunStatus, TrialRun
 from orchestrator.tracker.tracker import Tracker, TrackerRefusedError, TrackerUnavailableError
 
 if TYPE_CHECKING:
@@ -42,6 +42,18 @@ SEARCHED_TOGETHER = 250
 
 REMEMBERED_PARENTS = 64
 
+CURES = {
+    "UNAUTHENTICATED": (
+        "does not know who is writing: set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or "
+        "MLFLOW_TRACKING_TOKEN"
+    ),
+    "PERMISSION_DENIED": (
+        "does not let this user write there: somebody who may manage the experiment has to grant EDIT, or give the "
+        "sweep another name"
+    ),
+}
+"""What to do about an error that no repetition mends."""
+
 MOST_METRICS = 1000
 """Values that MLflow takes in one call."""
 
@@ -51,6 +63,8 @@ class MlflowClientTracker(Tracker):
 
     artifact_root   where artifacts of new experiments go; None leaves it to the server
     """
+
+    most_together = 100
 
     def __init__(self, uri: str, artifact_root: str | None = None) -> None:
         self._uri = uri
@@ -71,6 +85,7 @@ class MlflowClientTracker(Tracker):
             found = self._find_parent(run.experiment, run.run_id)
             identity = self._write(run.experiment, entry, found)
             self._remember_parent(run.run_id, identity)
+            self._tag_experiment(run)
             for place, source in run.artifacts.items():
                 with artifacts.under_its_name(place, source) as (file, folder):
                     self._client.log_artifact(identity, str(file), folder)
@@ -103,6 +118,15 @@ class MlflowClientTracker(Tracker):
                 self._client.set_terminated(identity, status, end_ms)
             return len(open_runs)
 
+    def find(self, experiment: str, run_id: str) -> Place | None:
+        with self._errors_named():
+            there = self._client.get_experiment_by_name(shorten(experiment, NAME_LENGTH))
+            if there is None:
+                return None
+            self._experiments[there.name] = there.experiment_id
+            run = self._find_parent(experiment, run_id)
+            return None if run is None else Place(str(there.experiment_id), str(run.info.run_id))
+
     def close(self) -> None:
         self._opened = None
         self._forget()
@@ -128,6 +152,8 @@ class MlflowClientTracker(Tracker):
         except MlflowException as error:
             if error.error_code == "RESOURCE_DOES_NOT_EXIST":  # the server has another database than it had: look again
                 self._forget()
+            if error.error_code in CURES:
+                raise TrackerRefusedError(f"MLflow at {self._place} {CURES[error.error_code]}") from error
             refused = error.error_code in ("INVALID_PARAMETER_VALUE", "BAD_REQUEST")
             kind = TrackerRefusedError if refused else TrackerUnavailableError
             raise kind(self._message(error)) from error
@@ -153,7 +179,7 @@ class MlflowClientTracker(Tracker):
         found = self._client.get_experiment_by_name(name)
         if found is None:
             try:
-                return str(self._client.create_experiment(name, self._artifact_location(name), tags=EXPERIMENT_TAGS))
+                return str(self._client.create_experiment(name, self._artifact_location(name)))
             except MlflowException as error:
                 if error.error_code != "RESOURCE_ALREADY_EXISTS":
                     raise
@@ -161,6 +187,12 @@ class MlflowClientTracker(Tracker):
         if found.lifecycle_stage == "deleted":
             self._client.restore_experiment(found.experiment_id)
         return str(found.experiment_id)
+
+    def _tag_experiment(self, run: ParentRun) -> None:
+        identity = self._experiment_id(run.experiment)
+        wanted = experiment_tags(run, self._client.get_experiment(identity).tags)
+        for key, value in wanted.items():
+            self._client.set_experiment_tag(identity, key, value)
 
     def _artifact_location(self, experiment: str) -> str | None:
         if self._artifact_root is None:
@@ -246,7 +278,7 @@ class MlflowClientTracker(Tracker):
         """Log these params and tags, and every step of the metrics named `metrics`."""
         from mlflow.entities import Metric, Param, RunTag
 
-        values = [Metric(key, value, entry.metrics_ms, step) for key, value, step in entry.points(metrics)]
+        values = [Metric(*point) for point in entry.points(metrics)]
         for start in range(MOST_METRICS, len(values), MOST_METRICS):
             self._client.log_batch(identity, metrics=values[start : start + MOST_METRICS])
         self._client.log_batch(

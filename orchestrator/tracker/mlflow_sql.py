@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -17,18 +17,18 @@ from sqlalchemy import BindParameter, Connection, bindparam, text
 
 from orchestrator.tracker import artifacts
 from orchestrator.tracker.entries import (
-    EXPERIMENT_TAGS,
     NAME_LENGTH,
     NAME_TAG,
     OWN_TAGS,
     PARENT_TAG,
     Entry,
+    experiment_tags,
     parent_entry,
     shorten,
     trial_entry,
 )
 from orchestrator.tracker.mlflow_store import connect, errors_named
-from orchestrator.tracker.records import ParentRun, RunStatus, TrialRun
+from orchestrator.tracker.records import ParentRun, Place, RunStatus, TrialRun
 from orchestrator.tracker.tracker import Tracker
 
 Row = tuple[Any, ...]
@@ -60,6 +60,12 @@ class BulkTable:
         else:
             marks = ", ".join("?" * len(self.columns))
             connection.exec_driver_sql(f"INSERT INTO {self.name} ({columns}) VALUES ({marks})", list(rows))
+
+    def news(self, connection: Connection, run_ids: Sequence[str], rows: Sequence[Row]) -> list[Row]:
+        """Those of `rows` that are not there as they are; all belong to the runs `run_ids`."""
+        query = text(f"SELECT {', '.join(self.columns)} FROM {self.name} WHERE run_uuid IN :runs").bindparams(RUN_IDS)
+        there = set(map(tuple, connection.execute(query, {"runs": run_ids}).all()))
+        return [row for row in rows if row not in there]
 
     def upsert(self, connection: Connection, rows: Sequence[Row]) -> None:
         """Add `rows` or change what is there."""
@@ -94,6 +100,11 @@ TAGS = BulkTable(
     "tags",
     ("key", "value", "run_uuid"),
     f"(key, run_uuid) DO UPDATE SET value = excluded.value WHERE tags.key <> '{NAME_TAG}'",
+)
+EXPERIMENT_TAGS = BulkTable(
+    "experiment_tags",
+    ("key", "value", "experiment_id"),
+    "(key, experiment_id) DO UPDATE SET value = excluded.value",
 )
 METRIC_COLUMNS = ("key", "value", "timestamp", "step", "is_nan", "run_uuid")
 METRICS = BulkTable("metrics", METRIC_COLUMNS, "DO NOTHING")
@@ -132,6 +143,7 @@ class MlflowSql(Tracker):
         with self._transaction() as connection:
             experiment = find_experiment(connection, run.experiment, self._artifact_root)
             write_entries(connection, experiment, [parent_entry(run)])
+            _tag_experiment(connection, experiment, run)
             query = text("SELECT artifact_uri FROM runs WHERE run_uuid = :run")
             artifact_uri = connection.execute(query, {"run": run.run_id}).scalar_one()
         artifacts.upload(artifact_uri, run.artifacts)
@@ -154,6 +166,12 @@ class MlflowSql(Tracker):
         values = {"status": status, "end": end_ms, "name": shorten(experiment, NAME_LENGTH), "parent": parent_run_id}
         with self._transaction() as connection:
             return connection.execute(statement, values).rowcount
+
+    def find(self, experiment: str, run_id: str) -> Place | None:
+        query = text("SELECT experiment_id FROM runs WHERE run_uuid = :run")
+        with errors_named(str(self._engine.url)), self._engine.connect() as connection:
+            found = connection.execute(query, {"run": run_id}).scalar_one_or_none()
+        return None if found is None else Place(str(found), run_id)
 
     def close(self) -> None:
         self._engine.dispose()
@@ -197,11 +215,13 @@ def _create_experiment(connection: Connection, name: str, artifact_root: str) ->
         text("UPDATE experiments SET artifact_location = :location WHERE experiment_id = :id"),
         {"location": f"{artifact_root}/{new}", "id": new},
     )
-    for key, value in EXPERIMENT_TAGS.items():
-        connection.execute(
-            text("INSERT INTO experiment_tags (key, value, experiment_id) VALUES (:key, :value, :id)"),
-            {"key": key, "value": value, "id": new},
-        )
+
+
+def _tag_experiment(connection: Connection, experiment: Experiment, run: ParentRun) -> None:
+    query = text("SELECT key, value FROM experiment_tags WHERE experiment_id = :id")
+    there: dict[str, str] = dict(connection.execute(query, {"id": experiment.id}).all())
+    wanted = experiment_tags(run, there)
+    EXPERIMENT_TAGS.upsert(connection, [(key, value, experiment.id) for key, value in wanted.items()])
 
 
 def _restore_experiment(connection: Connection, experiment: int) -> None:
@@ -225,9 +245,10 @@ def write_entries(connection: Connection, experiment: Experiment, entries: Seque
     for table, rows in _rows(experiment, [entry for entry in entries if entry.run_id not in known]):
         table.append(connection, rows)
     if known:
-        _forget_own_tags(connection, known)
-        for table, rows in _rows(experiment, [entry for entry in entries if entry.run_id in known]):
-            table.upsert(connection, rows)
+        again = [entry for entry in entries if entry.run_id in known]
+        _forget_own_tags(connection, again)
+        for table, rows in _rows(experiment, again):
+            table.upsert(connection, table.news(connection, list(known), rows))
 
 
 def _known(connection: Connection, run_ids: Sequence[str]) -> set[str]:
@@ -236,11 +257,15 @@ def _known(connection: Connection, run_ids: Sequence[str]) -> set[str]:
     return set(connection.execute(query, {"runs": run_ids}).scalars())
 
 
-def _forget_own_tags(connection: Connection, run_ids: Iterable[str]) -> None:
-    """Drop our tags from runs that are about to get new ones: what failed once may have gone well since."""
+def _forget_own_tags(connection: Connection, entries: Sequence[Entry]) -> None:
+    """Drop those of our tags that `entries` no longer have: what failed once may have gone well since."""
+    tags = {entry.run_id: entry.tags for entry in entries}
     own = " OR ".join(f"key LIKE '{prefix}%'" for prefix in OWN_TAGS)
-    delete = text(f"DELETE FROM tags WHERE run_uuid IN :runs AND ({own})").bindparams(RUN_IDS)
-    connection.execute(delete, {"runs": list(run_ids)})
+    query = text(f"SELECT key, run_uuid FROM tags WHERE run_uuid IN :runs AND ({own})").bindparams(RUN_IDS)
+    there = connection.execute(query, {"runs": list(tags)}).all()
+    gone = [{"key": key, "run": run} for key, run in there if key not in tags[run]]
+    if gone:
+        connection.execute(text("DELETE FROM tags WHERE key = :key AND run_uuid = :run"), gone)
 
 
 def _rows(experiment: Experiment, entries: Sequence[Entry]) -> list[tuple[BulkTable, list[Row]]]:
@@ -251,14 +276,14 @@ def _rows(experiment: Experiment, entries: Sequence[Entry]) -> list[tuple[BulkTa
         for key, value in entry.metrics.items()
     ]
     steps: list[Row] = [
-        (key, value, entry.metrics_ms, step, False, entry.run_id)
+        (key, value, ms, step, False, entry.run_id)
         for entry in entries
-        for key, value, step in entry.points(entry.series)
+        for key, value, ms, step in entry.points(entry.series)
     ]
     last: list[Row] = [
-        (key, values[max(values)], entry.metrics_ms, max(values), False, entry.run_id)
+        (key, value, ms, step, False, entry.run_id)
         for entry in entries
-        for key, values in entry.series.items()
+        for key, value, ms, step in entry.last_points(entry.series)
     ]
     return [
         (RUNS, [_run_row(entry, experiment) for entry in entries]),

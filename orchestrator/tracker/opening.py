@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from orchestrator.tracker.mlflow_client import MlflowClientTracker
-from orchestrator.tracker.records import ParentRun, RunStatus, TrialRun
+from orchestrator.tracker.records import ParentRun, Place, RunStatus, TrialRun
 from orchestrator.tracker.tracker import Tracker
 
 logger = logging.getLogger(__name__)
@@ -51,6 +51,11 @@ class SqlStoreTracker(Tracker):
 
     def close_orphans(self, experiment: str, parent_run_id: str, status: RunStatus, end_ms: int) -> int:
         return self._writer().close_orphans(experiment, parent_run_id, status, end_ms)
+
+    def find(self, experiment: str, run_id: str) -> Place | None:
+        from orchestrator.tracker.mlflow_store import store_version
+
+        return None if store_version(self._uri) is None else self._writer().find(experiment, run_id)
 
     def close(self) -> None:
         if self._opened is not None:

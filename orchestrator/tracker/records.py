@@ -20,6 +20,8 @@ class ParentRun:
     experiment  name of the MLflow experiment: the sweep's name
     note        Markdown that MLflow shows as the run's description
     artifacts   files to show with the run: path inside the run's artifacts -> file here
+    about       Markdown that MLflow shows as the experiment's description, unless it has one
+    views       saved views of the experiment's table of runs, as `dashboards.mlflow_views` writes them, by key
     """
 
     run_id: str
@@ -34,6 +36,8 @@ class ParentRun:
     metrics: Mapping[str, float | None] = field(default_factory=dict)
     note: str = ""
     artifacts: Mapping[str, Path] = field(default_factory=dict)
+    about: str = ""
+    views: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +46,7 @@ class TrialRun:
 
     series  numbers that come in a row: MLflow's metrics with a value at each step
     steps   of a series that has others, its steps; else they are 0, 1, ...
+    times   of a series that has them, the time of each of its numbers; else it is that of the other metrics
     """
 
     run_id: str
@@ -58,6 +63,15 @@ class TrialRun:
     metrics: Mapping[str, float | None] = field(default_factory=dict)
     series: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
     steps: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    times: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where MLflow keeps a run: its own ids of the experiment and of the run."""
+
+    experiment: str
+    run: str
 
 
 def parent_run_id_for(sweep: str) -> str:

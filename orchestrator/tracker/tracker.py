@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import ClassVar
 
-from orchestrator.tracker.records import ParentRun, RunStatus, TrialRun
+from orchestrator.tracker.records import ParentRun, Place, RunStatus, TrialRun
 
 
 class TrackerUnavailableError(Exception):
@@ -21,9 +22,12 @@ class Tracker(ABC):
 
     A delivery holds the whole run as it is now. Writing it twice, or again after a crash half-way, leaves the same one
     run; writing it with another status, end time, metric or tag updates it. A start time and params stay as first
-    written, and so do a name and tags that a person gave. Every method raises TrackerUnavailableError or
-    TrackerRefusedError.
+    written, and so do a name, tags and an experiment's description that a person gave. Every method raises
+    TrackerUnavailableError or TrackerRefusedError.
     """
+
+    most_together: ClassVar[int] = 500
+    """Runs that are worth writing at once; a write cannot be stopped half-way but by force."""
 
     @abstractmethod
     def prepare(self) -> None:
@@ -40,6 +44,10 @@ class Tracker(ABC):
     @abstractmethod
     def close_orphans(self, experiment: str, parent_run_id: str, status: RunStatus, end_ms: int) -> int:
         """End the runs of a sweep, itself included, that still say RUNNING; return how many."""
+
+    @abstractmethod
+    def find(self, experiment: str, run_id: str) -> Place | None:
+        """Where the run of a sweep is; None if it was never written. Creates nothing."""
 
     @abstractmethod
     def close(self) -> None:

@@ -269,9 +269,10 @@ class Course:
         going = batch.going
         known = {member.number: self._metrics(member, ledger, seeds, stage.level) for member in going}
         if self._levels:
+            values = {member.number: self.goal.values(known[member.number])[0] for member in going}
+            stopped = self._live.stopped(stage.level, values)
             for member in going:
-                value = self.goal.values(known[member.number])[0]
-                if self._live.should_stop(member.number, stage.level, value) and not last:
+                if member.number in stopped and not last:
                     member.verdict = Verdict("stopped", seeds=stage.seeds)
         elif self._race and not last:
             rivals = [*batch.rivals, *_best_of_metrics(list(known.values()), self.goal)]

@@ -20,6 +20,7 @@ from tasks.search import Goal, Parameter, Params, ProposalState
 if TYPE_CHECKING:
     from optuna.pruners import BasePruner
     from optuna.storages import InMemoryStorage
+    from optuna.trial import FrozenTrial
 
 Attributes = dict[str, dict[str, Any]]
 """What a sampler noted when it made a proposal, as JSON: of the `proposal`, and of the `study`."""
@@ -178,11 +179,48 @@ class LiveStudy:
         # Not through `Study.tell`: it copies every trial it is told of, which takes longer than a random proposal.
         self._storage.set_trial_state_values(trial, state, None if values is None else [float(one) for one in values])
 
-    def should_stop(self, number: int, level: int, value: float) -> bool:
-        """Whether proposal `number`, whose objective is `value` at `level` (from 0), is not worth the next level."""
+    def stopped(self, level: int, values: Mapping[int, float]) -> set[int]:
+        """Which of the proposals with these `values` of the objective at `level` (from 0) are not worth the next level.
+
+        Halving keeps the best of all that have come to a rung, these included: Optuna's own judges each by those that
+        came before it, and so promotes the first whatever its value.
+        """
+        stopped = {number for number, value in values.items() if self._pruned(number, level, value)}
+        return {number for number in values if self._is_behind(number, level)} if self._halves else stopped
+
+    def _pruned(self, number: int, level: int, value: float) -> bool:
+        """What the pruner says; pruners that halve note the rung that the proposal has come to."""
         trial = self._known_results + number
         self._report(trial, level, value)
         return bool(self._study.pruner.prune(self._study, self._storage.get_trial(trial)))
+
+    def _is_behind(self, number: int, level: int) -> bool:
+        """Whether a proposal is not among the share of its rung's that is kept; its bracket may have no rung here."""
+        from optuna.pruners._successive_halving import _completed_rung_key, _get_current_rung
+        from optuna.study import StudyDirection
+
+        assert self._levels is not None
+        trial = self._storage.get_trial(self._known_results + number)
+        bracket = self._bracket(trial)
+        if level < bracket:
+            return False
+        rung = _completed_rung_key(_get_current_rung(trial) - 1)
+        trials = self._study.get_trials(deepcopy=False)
+        peers = [one.system_attrs[rung] for one in trials if rung in one.system_attrs and self._bracket(one) == bracket]
+        peers.sort(reverse=self._study.direction == StudyDirection.MAXIMIZE)
+        border, value = peers[max(1, len(peers) // self._levels.reduction) - 1], trial.system_attrs[rung]
+        return bool(value < border if self._study.direction == StudyDirection.MAXIMIZE else value > border)
+
+    def _bracket(self, trial: FrozenTrial) -> int:
+        """The bracket of Hyperband that a proposal is in: the level at which its first rung is."""
+        from optuna.pruners import HyperbandPruner
+
+        pruner = self._study.pruner
+        return int(pruner._get_bracket_id(self._study, trial)) if isinstance(pruner, HyperbandPruner) else 0
+
+    @property
+    def _halves(self) -> bool:
+        return self._levels is not None and self._levels.name in ("successive_halving", "hyperband")
 
     def restore(self, stored: Sequence[Stored]) -> None:
         """Ask and tell again what an earlier process asked and told, so that what follows is what it would have had."""
@@ -203,7 +241,7 @@ class LiveStudy:
             self._had.add(tuple(params.items()))
         for number, one in enumerate(stored, start=self._asked):
             for level, value in sorted(one.by_level.items()):
-                self.should_stop(number, level, value)  # which lets successive halving note the rungs it came to
+                self._pruned(number, level, value)
             if one.told is not None:
                 self.tell(number, one.told)
         self._asked += len(stored)
@@ -224,8 +262,7 @@ class LiveStudy:
 
     def _report(self, trial: int, level: int, value: float) -> None:
         """Rungs of successive halving are at powers of its reduction, and levels are its rungs."""
-        halves = self._levels is not None and self._levels.name in ("successive_halving", "hyperband")
-        step = self._levels.reduction**level if self._levels and halves else level
+        step = self._levels.reduction**level if self._levels and self._halves else level
         self._storage.set_trial_intermediate_value(trial, step, float(value))
 
     def _is_exhausted(self) -> bool:

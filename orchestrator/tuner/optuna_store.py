@@ -47,7 +47,9 @@ def _connect(url: str) -> Engine:
     try:
         parsed = make_url(url)
     except ArgumentError as error:
-        raise TrackerRefusedError(f"`{url}` is not a database URL, such as sqlite:///optuna.db") from error
+        raise TrackerRefusedError(
+            "what should name Optuna's store is not a database URL, such as sqlite:///optuna.db"
+        ) from error
     if parsed.get_backend_name() not in BACKENDS:
         raise TrackerRefusedError(
             f"SLOTSWEEP_OPTUNA_URL is `{parsed}`: studies go to sqlite:///... or postgresql://..."

@@ -40,12 +40,13 @@ class Tuner(Growth):
         for row in self._store.proposals(self._sweep.id):
             rows.setdefault(row.study, []).append(row)
         spec = self._plan.spec
-        self._courses = []
+        courses = []
         for study in studies_of(spec):
             course = Course(study, self._options, spec.seeds, spec.held_out, self._cell)
             points = points_of(study, self._options.enqueue)
             course.begin(rows.get(study.number, []), self._ledger, known.get(study.number, []), points)
-            self._courses.append(course)
+            courses.append(course)
+        self._courses = courses  # whole, for who asks beside this how far they are
 
     def _cell(self, workload: WorkloadConfig, mechanism: MechanismConfig) -> CellRow:
         [device] = self._plan.devices

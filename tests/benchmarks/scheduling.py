@@ -20,6 +20,7 @@ from sqlalchemy import func, select
 from orchestrator.executors.base import Executor
 from orchestrator.executors.inline import InlineExecutor
 from orchestrator.executors.ray_cluster import RayExecutor
+from orchestrator.outbox import StoreOutbox
 from orchestrator.plan import Plan
 from orchestrator.runner import SweepQueue, preparation, submit_plan
 from orchestrator.scheduler import Scheduler, StopRequest
@@ -30,7 +31,6 @@ from orchestrator.store.engine import reading
 from orchestrator.store.store import Store
 from orchestrator.tracker.drain import drain
 from orchestrator.tracker.opening import open_tracker
-from orchestrator.tracking import StoreOutbox
 
 SIZES = (100, 1_000, 5_000, 20_000)
 ON_RAY = (100, 20_000)

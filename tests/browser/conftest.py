@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -105,6 +106,14 @@ class Window:
             assert outline != "none", label
             seen.append(label)
         return seen
+
+
+@pytest.fixture(scope="session")
+def screenshots(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where pictures of pages are kept: SLOTSWEEP_SCREENSHOTS, or beside what pytest keeps of its last runs."""
+    folder = Path(os.environ.get("SLOTSWEEP_SCREENSHOTS") or tmp_path_factory.getbasetemp() / "screenshots")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 
-SIZES = [(1366, 768), (1920, 1080), (800, 900)]
+SIZES = [(1366, 768), (1920, 1080), (800, 900), (320, 800)]
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from io import StringIO
 from pathlib import Path
@@ -233,6 +234,18 @@ def printed(certificate: Certificate, width: int = 80) -> str:
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert isinstance(text, str)
     return text
+
+
+def test_numbers_of_models_that_look_ahead_are_marked_in_every_form(sample: ModuleType) -> None:
+    honest = sample.certificate()
+    assert "leaks future" not in render_page(honest) + as_markdown(honest) + printed(honest)
+    ahead = sample.claim("leak/a", "Table 1", "differs", 4.75, leaks=True)
+    certificate = replace(honest, judgements=(ahead, *honest.judgements[:1]))
+    marked, other = json.loads(as_json(certificate))["claims"]
+    assert (marked["leaks_future"], other["leaks_future"]) == (True, False)
+    for text in (render_page(certificate), as_markdown(certificate), " ".join(printed(certificate, 160).split())):
+        assert "4.75 (leaks future)" in text
+        assert "no scores of predictions" in text
 
 
 @pytest.mark.parametrize("width", [80, 160])

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from matplotlib.collections import PolyCollection
 
-from dashboards.figures import frontier_figure, write_figures
+from dashboards.drawing import draw
+from dashboards.figures import BEHIND_PEN, frontier_figure, write_figures
+from dashboards.page import panel_page
+from dashboards.paper import bound_pen
 from dashboards.style import LIGHT_COLOURS, styles
-from tasks.summary import Panel, Summary
+from dashboards.words import findings
+from tasks.summary import Interval, Panel, Point, Summary
 
 MAGIC = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
 
@@ -71,3 +76,65 @@ def test_labels_stand_in_the_legend_as_they_are(sample: ModuleType) -> None:
     texts = legend.get_texts()
     assert [text.get_text()[:10] for text in texts] == [curve.label[:10] for curve in panel.curves]
     assert not any(text.get_parse_math() for text in texts)
+
+
+def with_roles(sample: ModuleType, memories: int) -> Panel:
+    """Memories, then two states of fixed size and a bound; each memory's frontier lies above that of the one before."""
+    panel: Panel = sample.crowd(curves=memories, points=3, seeds=3)
+    template = panel.curves[0].points[0]
+
+    def at(slots: float, recall: float) -> Point:
+        sizes = {
+            axis: replace(template.metrics[axis], mean=slots, low=slots, high=slots) for axis in ("slots", "bytes")
+        }
+        share = Interval(recall, recall - 0.01, recall + 0.01, 3, "t")
+        return replace(template, metrics=sizes | {"recall": share}, on_frontier={"slots": True, "bytes": True})
+
+    curves = [
+        replace(curve, label=f"m{n}", points=(at(16, 0.01 * n), at(64, 0.3 + 0.01 * n)))
+        for n, curve in enumerate(panel.curves)
+    ]
+    states = [replace(curves[0], label=f"state{n}", points=(at(32, 0.8 + n / 10),), role="state") for n in range(2)]
+    bound = replace(
+        curves[0], label="opt", points=(at(16, 0.5), at(64, 0.9)), role="bound", bounds="of one item a slot"
+    )
+    return replace(panel, curves=(*curves, *states, bound))
+
+
+def test_bounds_states_and_memories_that_are_never_best_look_so(sample: ModuleType) -> None:
+    panel = with_roles(sample, 20)
+    axes = frontier_figure(panel, "slots", styles([panel])).axes[0]
+    stairs = [line for line in axes.get_lines() if line.get_drawstyle() == "steps-post"]
+    assert len(stairs) == 19 + 1 + 1, "none of states of fixed size"
+    assert {line.get_color() for line in stairs[:19]} == {BEHIND_PEN["color"]}
+    assert [line.get_color() for line in stairs[19:]] == [LIGHT_COLOURS[0], bound_pen(0)["color"]]
+    assert "of one item a slot" in [text.get_text() for text in axes.texts]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == [
+        "memories", "m19", "19 never best: see table", "states of fixed size", "state0", "state1", "bounds", "opt",
+    ]  # fmt: skip
+    of_bytes = frontier_figure(panel, "bytes", styles([panel])).axes[0]
+    assert "of one item a slot" not in [text.get_text() for text in of_bytes.texts]
+
+
+def test_the_page_groups_its_legend_and_draws_what_leads_before_the_rest(sample: ModuleType) -> None:
+    panel = with_roles(sample, 20)
+    view = draw(panel, "slots", "recall", styles([panel]))
+    assert [(heading, len(curves)) for heading, curves in view.groups] == [
+        ("memories", 1), ("memories never best, in grey", 19), ("states of fixed size", 2), ("bounds", 1),
+    ]  # fmt: skip
+    assert [curve.label for curve in view.layers[-4:]] == ["state0", "state1", "m19", "opt (of one item a slot)"]
+    assert [bool(curve.line) for curve in view.layers[-4:]] == [False, False, True, True]
+    assert [bool(curve.band) for curve in view.layers[-4:]] == [False, False, True, False]
+    few = with_roles(sample, 3)
+    assert [heading for heading, _ in draw(few, "slots", "recall", styles([few])).groups] == [
+        "memories", "states of fixed size", "bounds",
+    ]  # fmt: skip
+
+
+def test_words_and_matched_sizes_do_not_take_a_bound_for_the_best(sample: ModuleType) -> None:
+    panel = with_roles(sample, 3)
+    assert "opt" not in findings(panel)
+    page = panel_page(panel, ("slots",), ("recall",), styles([panel]), {})
+    best = [row.cells[0].text for row in page.comparisons[0].matched.rows if any(cell.best for cell in row.cells)]
+    assert best == ["m2", "state1"]
+    assert any("bounds in slots" in note for note in page.notes)

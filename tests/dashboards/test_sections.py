@@ -52,7 +52,7 @@ def test_where_there_is_no_frontier_none_is_spoken_of(html: str, folder: Path) -
     assert not re.search(r'id="(frontier|cells|scores)"', html)
     for path in (folder / "cost.md", folder / "cost.tex"):
         assert "frontier" not in path.read_text()
-    assert "42 of 42 trials finished in 28 s." in text_of(html)
+    assert "42 of 42 trials finished, computed in 28 s." in text_of(html)
     assert "slotsweep report · cost_scaling" in text_of(html)
     assert 'href="#section-cost">Skip to the results' in html
 
@@ -80,7 +80,7 @@ def test_panels_come_first_and_keep_their_headings(sample: ModuleType) -> None:
 
 def table_rows(html: str, section: str) -> list[list[str]]:
     block = html[html.index(f'<section id="section-{section}"') :]
-    block = block[block.rindex('<table class="sortable">', 0, block.index("</section>")) :]
+    block = block[block.rindex('<table class="sortable"', 0, block.index("</section>")) :]
     body = block[block.index("<tbody>") : block.index("</tbody>")]
     rows = re.findall(r"<tr[^>]*>(.*?)</tr>", body, re.S)
     cells = [re.findall(r"<t[hd].*?</t[hd]>", row, re.S) for row in rows]

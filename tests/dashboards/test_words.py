@@ -78,10 +78,10 @@ def test_nothing_finished(sample: ModuleType) -> None:
 def test_overview_counts(sample: ModuleType) -> None:
     report = sample.report(sample.panel(failed=2), counts={"trials": 450, "done": 448, "failed": 2, "reused": 24})
     assert overview(report) == (
-        "6 mechanisms in 45 cells on 1 workload: 448 of 450 trials finished in 28 s; "
+        "6 mechanisms in 45 cells on 1 workload: 448 of 450 trials finished, computed in 28 s; "
         "24 of 450 were reused from earlier sweeps. 2 trials failed."
     )
-    assert overview(sample.report(summary=Summary(()))) == "450 of 450 trials finished in 28 s."
+    assert overview(sample.report(summary=Summary(()))) == "450 of 450 trials finished, computed in 28 s."
 
 
 def test_scores_state_what_they_are_relative_to(sample: ModuleType) -> None:

@@ -26,35 +26,36 @@ BATCHES = 5
 INSIDE_THE_COMMIT = """
 import os, signal
 from orchestrator.store import executing
-store_results = executing._store_results
+count_stale = executing._count_stale
 def deadly(*arguments):
-    store_results(*arguments)
+    count_stale(*arguments)
     os.kill(os.getpid(), signal.SIGKILL)
-executing._store_results = deadly
+executing._count_stale = deadly
 """
+"""Results are written by then, and not committed."""
 
 AFTER_THE_COMMIT = """
 import os, signal
 from orchestrator.store.store import Store
-accept = Store.accept
-def deadly(*arguments, **options):
-    accept(*arguments, **options)
+accept_all = Store.accept_all
+def deadly(*arguments):
+    accept_all(*arguments)
     os.kill(os.getpid(), signal.SIGKILL)
-Store.accept = deadly
+Store.accept_all = deadly
 """
 
 ANSWER_LOST = """
 from sqlalchemy.exc import OperationalError
 from orchestrator.store.store import Store
-accept = Store.accept
+accept_all = Store.accept_all
 lost = []
-def forgetful(*arguments, **options):
-    accepted = accept(*arguments, **options)
+def forgetful(*arguments):
+    accepted = accept_all(*arguments)
     if not lost:
         lost.append(accepted)
         raise OperationalError("COMMIT", {}, Exception("server closed the connection unexpectedly"))
     return accepted
-Store.accept = forgetful
+Store.accept_all = forgetful
 """
 
 WORKER_AFTER_THE_COMMIT = """
@@ -62,17 +63,18 @@ import os, signal
 from sqlalchemy import select
 from orchestrator.store import schema
 from orchestrator.store.store import Store
-accept = Store.accept
+accept_all = Store.accept_all
 killed = []
-def deadly(store, attempt, worker, *arguments, **options):
-    accepted = accept(store, attempt, worker, *arguments, **options)
+def deadly(store, reports):
+    accepted = accept_all(store, reports)
     if not killed:
-        killed.append(worker)
+        killed.append(reports[0].worker)
         with store.engine.begin() as connection:
-            pid = connection.execute(select(schema.workers.c.pid).where(schema.workers.c.id == worker)).scalar_one()
+            own = select(schema.workers.c.pid).where(schema.workers.c.id == killed[0])
+            pid = connection.execute(own).scalar_one()
         os.kill(pid, signal.SIGKILL)
     return accepted
-Store.accept = deadly
+Store.accept_all = deadly
 """
 
 

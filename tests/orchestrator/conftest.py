@@ -19,7 +19,19 @@ from orchestrator.settings import Settings
 from orchestrator.store.store import Store
 
 SLOTSWEEP = [sys.executable, "-P", "-c", "from orchestrator.cli import main; main()"]
-OURS = ("SLOTSWEEP_DATABASE_URL", "SLOTSWEEP_TRACKING_URI", "SLOTSWEEP_OPTUNA_URL", "SLOTSWEEP_SERVER", "RAY_ADDRESS")
+
+HEED_INTERRUPTS = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+HEEDING_INTERRUPTS = [*SLOTSWEEP[:-1], HEED_INTERRUPTS + SLOTSWEEP[-1]]
+"""A shell lets what it starts in the background ignore interrupts, and so does all that is started there."""
+OURS = (
+    "SLOTSWEEP_DATABASE_URL",
+    "SLOTSWEEP_TRACKING_URI",
+    "SLOTSWEEP_OPTUNA_URL",
+    "SLOTSWEEP_MLFLOW_URL",
+    "SLOTSWEEP_SERVER",
+    "SLOTSWEEP_TOKEN",
+    "RAY_ADDRESS",
+)
 
 
 def make_home(folder: Path, stock: Path) -> Path:

@@ -68,7 +68,7 @@ def judged(store: Store, settings: Settings, spec: Path) -> list[Judgement]:
 
 
 def test_fewer_seeds_judge_what_they_can_and_say_so(slotsweep, store: Store, settings: Settings, spec: Path) -> None:
-    few = slotsweep("run", str(spec), "--executor", "inline", "--json", "--set", "seeds=3")
+    few = slotsweep("run", str(spec), "--executor", "inline", "--json", "--set", "seeds=[0, 1, 2]")
     assert few.code == 0, few.err
     measurements = found(store, settings, spec, submit=True)
     assert (measurements.sweeps, measurements.missing) == ({str(spec): few.json["sweep"]}, [])
@@ -89,6 +89,12 @@ def test_fewer_seeds_judge_what_they_can_and_say_so(slotsweep, store: Store, set
 
     slotsweep("run", str(spec), "--executor", "inline", "--set", "seeds=2")
     assert found(store, settings, spec) == whole, "a newer sweep with fewer seeds takes the place of no whole one"
+
+
+def test_the_first_of_the_listed_seeds_are_a_part_of_the_whole(slotsweep, store: Store, spec: Path) -> None:
+    assert slotsweep("run", str(spec), "--executor", "inline", "--set", "seeds=3").code == 0
+    whole = slotsweep("run", str(spec), "--executor", "inline", "--json").json
+    assert (whole["trials"], whole["reused"]) == (4, 3)
 
 
 def test_other_cells_judge_nothing(slotsweep, store: Store, settings: Settings, spec: Path) -> None:

@@ -7,7 +7,7 @@ import json
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from pathlib import Path
@@ -47,6 +47,7 @@ class SimulatedExecutor:
 
     name = "simulated"
     depth = 2
+    scales = False
 
     def __init__(
         self, workers: int = 2, bad: Sequence[str] = (), broken: Sequence[str] = (), slow: float = 0.0
@@ -64,7 +65,7 @@ class SimulatedExecutor:
     def start(self, wants: AbstractSet[Want], given_up: Callable[[], bool]) -> Sequence[WorkerCard]:
         return [WorkerCard(worker, "cpu", 1, "machine", {"cpu_model": "none"}) for worker in self._workers]
 
-    def grow(self, wants: AbstractSet[Want]) -> None:
+    def grow(self, wants: AbstractSet[Want], waiting: Mapping[Want, int]) -> None:
         """Nobody joins, nobody leaves."""
 
     def shortage(self, demands: AbstractSet[Demand]) -> Shortage | None:
@@ -98,7 +99,7 @@ class SimulatedExecutor:
         self.killed.append(worker)
         return Lost(worker, self._drop(worker), "killed")
 
-    def dismiss(self, worker: str) -> tuple[int, ...]:
+    def dismiss(self, worker: str, *, for_good: bool = True) -> tuple[int, ...]:
         self.dismissed.append(worker)
         return self._drop(worker)
 
@@ -429,6 +430,34 @@ def test_resume_delivers_what_the_tracker_still_owes(slotsweep, store: Store, tm
     assert (ran.code, "nothing to resume" in ran.err) == (0, True)
     assert store.undelivered(sweep) == 0
     assert store.sweep(sweep).report is not None
+
+
+class Unwanted(SimulatedExecutor):
+    """Gets ready for as long as anybody waits; meanwhile the user changes their mind."""
+
+    def __init__(self, change: Callable[[], object]) -> None:
+        super().__init__()
+        self._change = change
+
+    def start(self, wants: AbstractSet[Want], given_up: Callable[[], bool]) -> Sequence[WorkerCard]:
+        assert not given_up()
+        self._change()
+        until = time.monotonic() + 30.0
+        while not given_up():
+            assert time.monotonic() < until, "nobody waits, and it goes on"
+            time.sleep(0.05)
+        return []
+
+
+@pytest.mark.parametrize("state", [SweepState.PAUSED, SweepState.CANCELLED])
+def test_workers_that_get_ready_are_given_up_once_nobody_waits_for_them(
+    store: Store, settings: Settings, state: SweepState
+) -> None:
+    sweep = submit(store, SMALL)
+    schedule(store, settings, Unwanted(lambda: store.set_sweep_state(sweep, state)), [sweep])
+    row = store.sweep(sweep)
+    assert row.state == state
+    assert (row.counts.pending, row.counts.cancelled) == ((24, 0) if state == SweepState.PAUSED else (0, 24))
 
 
 def test_progress_is_told_for_each_sweep(store: Store, settings: Settings) -> None:

@@ -297,7 +297,8 @@ seeds: 10
     summary = describe(plan, settings, explained=True)
     seconds = (time.perf_counter() - began) - (began - plain)
     assert summary.explanations is not None
-    assert summed(summary.explanations) == [(100_000, 10_000, "workload.noise 0.3 → 0.31")]
+    told = [(each["trials"], each["cells"], each["text"]) for each in summary.explanations]
+    assert told == [(100_000, 10_000, "workload.noise 0.3 → 0.31")]
     assert seconds < 5 * pace
 
 

@@ -20,6 +20,7 @@ from orchestrator import scheduler
 from orchestrator.errors import ExecutorError, RequestError
 from orchestrator.executors.base import Event, Joined
 from orchestrator.executors.ray_cluster import RayExecutor
+from orchestrator.executors.ray_session import free_resources
 from orchestrator.fleet import Want
 from orchestrator.job import Progress
 from orchestrator.machines import planned
@@ -31,6 +32,7 @@ from orchestrator.scheduler import Scheduler, StopRequest
 from orchestrator.settings import Settings
 from orchestrator.spec import read_spec
 from orchestrator.store.store import Store
+from tests.faults.place import wait_for
 from tests.orchestrator.conftest import make_home
 from workers.gcs import Cluster as Records
 from workers.host import WorkerCard
@@ -225,6 +227,33 @@ def test_waiting_is_seen_and_ends_with_an_error_or_with_a_machine_that_joins(
     assert late.models(rows) == {"M4"}
     assert next(filter(None, (progress.waiting for progress in late.said))).startswith("no worker offers mps on M4")
     assert late.said[-1].waiting is None
+
+
+def test_a_worker_that_is_let_go_frees_its_node_until_there_is_work(
+    cluster: FakeCluster, store: Store, settings: Settings
+) -> None:
+    want = Want("cuda", "t4")
+    run = Run(SPEC + "device: cuda\naccelerator: t4\n", store, replace(settings, autoscales=True), workers=1)
+    executor = run.executor
+
+    def free() -> float:
+        return free_resources().get(cluster.nodes["t4"].node_id, {}).get("cuda", 0.0)
+
+    try:
+        [card] = executor.start({want}, lambda: False)
+        wait_for(lambda: free() == 0.0, 10, "the worker's GPU is taken")
+        executor.dismiss(card.id, for_good=False)
+        wait_for(lambda: free() == 1.0, 10, "the node is idle")
+        executor.grow({want}, {})
+        assert executor.wait(0.0) == []
+        assert executor.shortage({frozenset({want})}) is None, "nothing waits"
+        executor.grow({want}, {want: 3})
+        [joined] = executor.wait(60)
+        assert isinstance(joined, Joined)
+        assert joined.card.accelerator == "T4"
+    finally:
+        executor.stop()
+        run.queue.close()
 
 
 def test_a_preempted_node_gives_its_work_back_and_spends_no_retry(

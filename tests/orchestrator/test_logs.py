@@ -27,7 +27,7 @@ from orchestrator.settings import Settings
 from orchestrator.store.records import SweepRow
 from orchestrator.store.states import SweepState
 from orchestrator.store.store import Store
-from tests.orchestrator.conftest import SLOTSWEEP, Ran
+from tests.orchestrator.conftest import HEEDING_INTERRUPTS, SLOTSWEEP, Ran
 from tests.orchestrator.specs import write_small
 
 SWEEP = "0123456789"
@@ -292,18 +292,13 @@ def test_colours_are_for_terminals(settings: Settings, sweep: str) -> None:
     assert "\x1b" not in on_a_terminal(NO_COLOR="1")
 
 
-HEED_INTERRUPTS = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-"""A shell lets what it starts in the background ignore them, and so does all that is started there."""
-
-
 @pytest.fixture
 def follow(settings: Settings) -> Iterator[Follow]:
     """Starts `slotsweep logs -f` in a process of its own, which does not outlive the test."""
     started: list[subprocess.Popen[str]] = []
 
     def start(*arguments: str) -> subprocess.Popen[str]:
-        *python, code = SLOTSWEEP
-        command = [*python, HEED_INTERRUPTS + code, "logs", "-f", *arguments]
+        command = [*HEEDING_INTERRUPTS, "logs", "-f", *arguments]
         started.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
         return started[-1]
 

@@ -184,7 +184,7 @@ def test_a_plan_of_times_asks_no_node_what_machine_it_is(
         summary = describe(plan, cluster, explained=True)
         assert (summary.untold, summary.reused, summary.as_json()["reused"]) == (untold, reused, reused)
         assert {cell.machine for group in plan.groups for cell in group.cells} == {None if untold else "m" * 32}
-        _print_plan(plan, summary)
+        _print_plan(summary, None)
         said = capsys.readouterr().out
         assert ("the cluster has not told what machine measures times on cpu" in said) == bool(untold)
     monkeypatch.setattr(machines, "cluster_nodes", lambda _: [silent])

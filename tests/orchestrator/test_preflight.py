@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 import threading
@@ -11,6 +12,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from orchestrator.errors import ExecutorError, RequestError
@@ -19,8 +21,10 @@ from orchestrator.plan import Plan
 from orchestrator.preflight import check_before_submitting
 from orchestrator.settings import Settings
 from orchestrator.spec import read_spec
+from tasks.workload import WORKLOADS
 from tests.orchestrator.conftest import Ran
 from tests.orchestrator.specs import SMALL, write_small
+from tests.tasks.own_files import own_files
 
 
 @pytest.mark.parametrize(
@@ -61,6 +65,42 @@ def test_streams_that_no_memory_holds(settings: Settings) -> None:
     plan = Plan(read_spec(SMALL.replace("items: 8", "items: 1000000").replace("repeats: 2", "repeats: 10000")))
     with pytest.raises(RequestError, match=r"has 10,000,000,000 tokens and needs 1,280 GB"):
         check_before_submitting(plan, settings)
+
+
+OWN = [
+    ("csv_stream", "csv", {"key": "movie"}, 64),
+    ("csv_stream", "csv", {"key": "movie", "dim": 7}, 7),
+    ("csv_stream", "csv", {"key": "movie", "embeddings": "csv"}, 2),
+    ("csv_stream", "csv", {"key": "movie", "embeddings": "npz"}, 3),
+    ("csv_stream", "csv", {"key": "movie", "embeddings": "npy"}, 5),
+    ("parquet_stream", "parquet", {"key": "movie", "value": "genre", "order": "when"}, 64),
+    ("log_file", "log", {}, 64),
+]
+
+
+@pytest.mark.parametrize(("name", "form", "fields", "width"), OWN)
+def test_streams_of_own_files_need_no_dim(
+    name: str, form: str, fields: dict[str, object], width: int, settings: Settings, tmp_path: Path
+) -> None:
+    """Short streams, as the README writes them; by how wide their keys are memory is asked for."""
+    movies = [f"m{number}" for number in range(12)]
+    vectors = {kind: tmp_path / f"vectors.{kind}" for kind in ("csv", "npz", "npy")}
+    vectors["csv"].write_text("name,x,y\n" + "".join(f"{movie},1,2\n" for movie in movies))
+    np.savez(vectors["npz"], keys=movies, vectors=np.ones((12, 3)))
+    np.save(vectors["npy"], np.ones((12, 5)))
+    named = {field: str(vectors[str(value)]) if field == "embeddings" else value for field, value in fields.items()}
+    workload = {"name": name, "path": own_files(tmp_path)[form], **named}
+    spec: dict[str, object] = {
+        "name": "own",
+        "kind": "frontier",
+        "workload": workload,
+        "mechanisms": [{"name": "recency", "budget": 4}],
+    }
+    spec["seeds"] = 2
+    plan = Plan(read_spec(json.dumps(spec)))
+    check_before_submitting(plan, settings)
+    [group] = plan.groups
+    assert WORKLOADS.implementation(name).width(group.workload) == width
 
 
 @pytest.fixture

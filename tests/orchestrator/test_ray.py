@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.software import software_record
 from tests.orchestrator.conftest import SLOTSWEEP, Ran
 from tests.orchestrator.specs import SMALL, write_small
 
@@ -90,6 +91,11 @@ def metrics(home: Path, cwd: Path, sweep: str) -> dict[str, dict[str, Any]]:
     return {row["key"]: {k: v for k, v in row.items() if k.startswith("metrics.") and k not in timed} for row in rows}
 
 
+def commits(home: Path, cwd: Path, sweep: str) -> set[str | None]:
+    rows = json.loads(run(home, cwd, "results", sweep, "--format", "json").out)
+    return {row["hw.git_commit"] for row in rows}
+
+
 def test_ray_gives_bit_for_bit_what_one_process_gives_from_any_directory(home: Path, tmp_path: Path) -> None:
     """The working directory holds packages with our names, which fail when imported."""
     for name in ("models", "tasks", "workers", "dashboards"):
@@ -102,6 +108,8 @@ def test_ray_gives_bit_for_bit_what_one_process_gives_from_any_directory(home: P
     assert inline.code == 0, inline.err
     assert on_ray.json["done"] == inline.json["done"] == 24
     assert metrics(home, tmp_path, on_ray.json["sweep"]) == metrics(home, tmp_path, inline.json["sweep"])
+    [commit] = commits(home, tmp_path, on_ray.json["sweep"])
+    assert (commit is not None) == ("git_commit" in software_record())  # which may be another one by now
 
 
 def test_a_killed_worker_is_replaced_and_its_trials_are_computed_once(home: Path, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Literal
@@ -54,7 +54,7 @@ class Fleet(SimulatedExecutor):
         events, self.brought = self.brought, []
         return events or super().wait(seconds)
 
-    def grow(self, wants: AbstractSet[Want]) -> None:
+    def grow(self, wants: AbstractSet[Want], waiting: Mapping[Want, int]) -> None:
         self.looks += 1
         if self.looks < 2:
             return

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import socket
 import subprocess
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from orchestrator import tracker_process
 from orchestrator.settings import Settings
 from orchestrator.store.store import Store
 from orchestrator.tracker_process import TrackerProcess
@@ -79,6 +84,28 @@ def test_learning_curves_stand_at_the_steps_of_the_training(slotsweep, client, t
     assert not [name for name in run.data.metrics if name.endswith("_step")]
 
 
+def test_a_long_trial_tells_what_the_machine_was_doing(
+    slotsweep_here, client, store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As MLflow's system metrics, at their times; the results, which are the same whenever it is run, do not."""
+    from workers import batch, system_metrics
+
+    monkeypatch.setattr(batch, "LONG_SECONDS", 0.0)
+    monkeypatch.setattr(system_metrics, "INTERVAL_SECONDS", 0.05)
+    spec = tmp_path / "trained.yaml"
+    spec.write_text(TRAINED.replace("steps: 250", "steps: 800"), encoding="utf-8")
+    assert slotsweep_here("run", str(spec), "--executor", "inline").code == 0
+    _, [run] = runs_of(client, "trained")
+    points = client.get_metric_history(run.info.run_id, "system/process_cpu_percentage")
+    times = [point.timestamp for point in sorted(points, key=lambda point: point.step)]
+    assert len(times) > 2
+    assert times == sorted(times)
+    assert run.info.start_time < times[0] < times[-1] <= run.info.end_time
+    assert "system/seconds" not in run.data.metrics
+    [row] = json.loads(slotsweep_here("results", "last", "--json").out)
+    assert not [name for name in row if "system" in name]
+
+
 def test_reused_trials_are_runs_of_their_second_sweep_too(slotsweep, client, tmp_path: Path) -> None:
     for _ in range(2):
         assert slotsweep("run", str(write_small(tmp_path)), "--executor", "inline").code == 0
@@ -106,6 +133,27 @@ def test_an_unreachable_server_costs_no_result_and_runs_follow_later(
     [parent], children = runs_of(client, "small")
     assert len(children) == 24
     assert {run.info.status for run in [parent, *children]} == {"FINISHED"}
+
+
+def test_a_server_that_never_answers_is_not_waited_for_for_ever(
+    slotsweep_here, settings: Settings, store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    sweep = slotsweep_here("submit", str(write_small(tmp_path))).out.strip()
+    monkeypatch.setenv("SLOTSWEEP_TRACKING_GRACE", "1")
+    for name in ("QUIET_SECONDS", "LAST_SECONDS"):
+        monkeypatch.setattr(tracker_process, name, 0.5)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        silent.settimeout(120)
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        tracker = TrackerProcess(replace(settings, tracking_uri=address))
+        connection, _ = silent.accept()  # it has asked, and waits half a minute for an answer
+        began = time.monotonic()
+        tracker.finish()
+        assert time.monotonic() - began < 20
+        connection.close()
+    assert store.undelivered(sweep)
 
 
 def test_a_tracker_whose_driver_dies_delivers_what_is_there_and_ends(

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from orchestrator.job import Progress
+from orchestrator.owner import Owner
 from orchestrator.plan import Plan
 from orchestrator.runner import execute, submit_plan
 from orchestrator.scheduler import StopRequest
@@ -237,7 +238,8 @@ def test_longer_trials_only_for_what_did_well_in_shorter_ones(tune: Callable[...
             steps.setdefault(cells[trial.cell].mechanism["steps"], set()).add(trial.cell)
     assert {level: len(found) for level, found in steps.items()}.keys() == {4, 12, 36}
     complete = [one for one in made if one.state == "complete"]
-    assert len(steps[4]) == 9 > len(steps[12]) >= len(steps[36]) == len(complete) >= 1
+    assert len(steps[4]) == 9 > len(steps[12]) >= 3, "a third, and what ties with the last of it"
+    assert len(steps[12]) >= len(steps[36]) == len(complete) >= 1
 
 
 def test_pareto_fronts_of_several_objectives_are_held_out_whole(tune: Callable[..., str], store: Store) -> None:
@@ -281,7 +283,7 @@ def test_a_sweep_that_is_cancelled_between_decisions_is_not_done(
             stop.escalate()
             stop.escalate()
 
-    [outcome] = execute(settings, store, [sweep], executor="inline", on_progress=cancel, stop=stop)
+    [outcome] = execute(settings, store, [sweep], executor="inline", on_progress=cancel, stop=stop, owner=Owner(store))
     made = store.proposals(sweep)
     assert outcome.sweep.state == "cancelled"
     assert 8 <= len(made) < 24
@@ -325,7 +327,15 @@ def test_a_restored_study_is_told_what_the_live_one_was(
     monkeypatch.setattr(LiveStudy, "tell", noting)
     spec = read_spec(text)
     sweep = submit_plan(store, Plan(spec)).sweep
-    execute(settings, store, [sweep], executor="inline", on_progress=lambda _: None, stop=StopRequest())
+    execute(
+        settings,
+        store,
+        [sweep],
+        executor="inline",
+        on_progress=lambda _: None,
+        stop=StopRequest(),
+        owner=Owner(store),
+    )
     live = sorted(told, key=lambda one: one[:2])
     told.clear()
     Tuner(store, store.sweep(sweep), spec)

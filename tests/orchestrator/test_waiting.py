@@ -81,6 +81,15 @@ def test_a_model_and_a_machine_that_trials_name_are_kept_to() -> None:
     assert [[trial.trial for trial in batch.trials] for batch in found if batch is not None] == [[0], [1]]
 
 
+def test_batches_are_counted_without_being_handed_out() -> None:
+    batches = waiting([CUDA], [CPU, BOTH], [CPU], [CPU])
+    assert batches.count(Want("cpu"), 2) == 2, "more are not read"
+    assert batches.set_aside == {CUDA, CPU, BOTH}
+    assert (batches.count(Want("cpu"), 9), batches.count(Want("cuda"), 9)) == (3, 2)
+    assert taken(batches, "cpu") == [[1, 2], [3], [4]]
+    assert (batches.count(Want("cpu"), 9), batches.count(Want("cuda"), 9)) == (0, 1)
+
+
 demands = st.sets(st.sampled_from([Want(device) for device in DEVICE_CLASSES]), min_size=1).map(frozenset)
 
 
@@ -90,6 +99,7 @@ def test_every_trial_is_handed_out_once_and_right(cells: list[list[Demand]], ord
     able = [one for batch in cells for one in batch]
     seen: list[int] = []
     for device in order:
+        batches.count(Want(device), 2)
         batch = batches.next(Want(device))
         trials = [trial.trial for trial in batch.trials] if batch is not None else []
         assert all(Want(device) in able[trial] for trial in trials)

@@ -66,7 +66,7 @@ class HitterConfig(SlotConfig):
 class Plain:
     """What reading a spec asks of workloads and mechanisms."""
 
-    has_lines = makes_ids = reads_ids = False
+    has_lines = makes_ids = reads_ids = may_be_long = reads_long = False
     own_metrics = ()
     reads_lines = False
 

@@ -20,5 +20,5 @@ def test_a_parser_beside_a_workload_without_words_is_refused_with_its_place() ->
         read_spec(SPEC)
     assert ":4:14: `mechanisms.0`: dp_parser reads the words of log lines" in str(caught.value)
     assert "`associative_recall` has none" in str(caught.value)
-    assert "a workload of logs: loghub" in str(caught.value)
+    assert "a workload of logs: log_file, loghub" in str(caught.value)
     assert read_spec(SPEC.replace(", {name: associative_recall}", "")).trials == 2

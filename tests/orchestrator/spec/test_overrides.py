@@ -42,6 +42,26 @@ def test_keys_at_the_top(override: str, path: str, expected: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("override", "expected"),
+    [
+        ("seeds=2", (7, 19)),
+        ("seeds=3", (7, 19, 1)),
+        ("seeds=6", (7, 19, 1, 0, 2, 3)),
+        ("seeds=[4, 5]", (4, 5)),
+        ("seeds={count: 2}", (0, 1)),
+    ],
+)
+def test_a_number_of_seeds_takes_the_first_of_those_listed(override: str, expected: tuple[int, ...]) -> None:
+    assert read_spec(TEXT.replace("seeds: 10", "seeds: [7, 19, 1]"), [override]).seeds == expected
+
+
+@pytest.mark.parametrize("wrong", ["seeds=0", "seeds=true", "seeds=99999999999999999999"])
+def test_what_is_no_number_of_seeds_stays_an_error(wrong: str) -> None:
+    with pytest.raises(SpecError):
+        read_spec(TEXT.replace("seeds: 10", "seeds: [7, 19, 1]"), [wrong])
+
+
+@pytest.mark.parametrize(
     ("override", "budgets"),
     [
         ("mechanisms.1.budget=64", [64]),

@@ -167,6 +167,16 @@ def test_a_saved_spec_with_a_mechanism_from_elsewhere() -> None:
         from_canonical(tree)
 
 
+def test_a_saved_spec_with_a_field_that_is_gone() -> None:
+    tree = canonical(read_spec(SKETCH))
+    tree["mechanisms"][0]["fixed"]["former"] = 1
+    name = tree["mechanisms"][0]["fixed"]["name"]
+    with pytest.raises(
+        SpecError, match=f"(?s)mechanism `{name}` has no `former` in this version.*submit its spec again"
+    ):
+        from_canonical(tree)
+
+
 def test_the_starter_is_valid_and_explains_itself() -> None:
     text = starter_spec("frontier")
     spec = read_spec(text)

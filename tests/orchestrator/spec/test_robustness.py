@@ -114,3 +114,11 @@ def test_numbers_at_the_edge_are_reported_once(field: str, axis: str) -> None:
     spec, problems = outcome(f"{start}mechanisms: [{{{field}: {axis}}}]\n")
     assert spec is None
     assert len(problems) == 1
+
+
+@pytest.mark.parametrize("value", ["[[1]]", "[{a: 1}, {a: 1}]", "[[[[]]]]"])
+@pytest.mark.parametrize("field", ["seeds", "device", "plugins"])
+def test_lists_inside_lists_are_reported(field: str, value: str) -> None:
+    lines = [line for line in TEXT.splitlines() if not line.startswith(f"{field}:")]
+    with pytest.raises(SpecError):
+        read_spec("\n".join([*lines, f"{field}: {value}", ""]))

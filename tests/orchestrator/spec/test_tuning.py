@@ -110,6 +110,12 @@ def test_pruners(word: str, stops: Any) -> None:
 
 
 @pytest.mark.usefixtures("fixed_registries")
+def test_a_pruner_over_levels_is_told_what_to_write() -> None:
+    with pytest.raises(SpecError, match=r"\{name: median, field: mechanism.steps, levels: \[100, 300, 900\]\}"):
+        read_spec(TEXT.replace("pruner: {name: wilcoxon, first: 4, p: 0.05}", "pruner: {name: median}"))
+
+
+@pytest.mark.usefixtures("fixed_registries")
 def test_a_default_pruner_needs_no_minimum_of_seeds() -> None:
     text = TEXT.replace("pruner: {name: wilcoxon, first: 4, p: 0.05}\n", "").replace("count: 8", "count: 1")
     assert read_spec(text).seeds == (3,)

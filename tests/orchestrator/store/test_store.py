@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,12 +18,15 @@ from orchestrator.store import schema
 from orchestrator.store.contract import WORKER, StoreContract, asked, new_sweep, result, trials_of, with_worker
 from orchestrator.store.engine import open_engine
 from orchestrator.store.glance import SqliteGlance
+from orchestrator.store.measuring_contract import MeasuringContract
+from orchestrator.store.service_contract import ServiceContract
+from orchestrator.store.states import Role
 from orchestrator.store.store import Store
 from orchestrator.store.upgrade import migrate
 from orchestrator.store.version import HEAD, VERSION_TABLE
 
 
-class TestSqlite(StoreContract):
+class TestSqlite(StoreContract, ServiceContract, MeasuringContract):
     @pytest.fixture
     def store(self, tmp_path: Path) -> Iterator[Store]:
         store = Store.open(f"sqlite:///{tmp_path / 'store.db'}")
@@ -30,12 +34,36 @@ class TestSqlite(StoreContract):
         store.close()
 
 
-class TestPostgres(StoreContract):
+class TestPostgres(StoreContract, ServiceContract, MeasuringContract):
     @pytest.fixture
     def store(self, postgres_url: str) -> Iterator[Store]:
         store = Store.open(postgres_url)
         yield store
         store.close()
+
+
+def test_what_is_made_is_for_its_owner_only_and_what_is_there_stays(tmp_path: Path) -> None:
+    made, there = tmp_path / "home" / "store.db", tmp_path / "shared.db"
+    there.touch(0o664)
+    there.chmod(0o664)
+    for file in (made, there):
+        Store.open(f"sqlite:///{file}").create_token("ada", Role.VIEWER)
+    assert [path.stat().st_mode & 0o777 for path in (made.parent, made, there)] == [0o700, 0o600, 0o664]
+
+
+def test_who_looks_waits_for_nobody_who_writes(tmp_path: Path) -> None:
+    """Nor forgets that others may have to wait for it."""
+    store = Store.open(f"sqlite:///{tmp_path / 'store.db'}")
+    _, secret = store.create_token("ada", Role.VIEWER)
+    with store.engine.begin() as writing:
+        began = time.monotonic()
+        assert store.token_of(secret) is not None
+        assert time.monotonic() - began < 10
+        assert writing.execute(text("SELECT last_used FROM tokens")).scalar_one() is None
+    assert store.token_of(secret) is not None
+    assert store.tokens()[0].last_used is not None
+    with store.engine.connect().execution_options(slotsweep_reading=True) as connection:
+        assert connection.execute(text("PRAGMA busy_timeout")).scalar_one() == 60_000
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

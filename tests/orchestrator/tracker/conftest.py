@@ -11,7 +11,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +77,7 @@ def make_trial(position: int = 0, sweep: str = "s1", experiment: str = "recall-f
         "start_ms": start,
         "end_ms": start + 7,
         "params": {"workload.items": 64, "mechanism.name": "dp_cache", "mechanism.tau": 0.4, "seed": position},
-        "tags": {**HARDWARE_TAGS, "slotsweep.generation": 0},
+        "tags": {**HARDWARE_TAGS, "slotsweep.generation": 0, "slotsweep.replaced": "false"},
         "metrics": {"recall": 0.9 + position / 1000, "slots": 64.0, "bytes": 16_384.0, "wall_seconds": 0.004},
     }
     return TrialRun(**{**values, **changes})
@@ -135,10 +135,12 @@ def postgres_store(
 
 @dataclass
 class Server:
-    """A real `mlflow server` on loopback over a SQLite store in `folder`."""
+    """A real `mlflow server` on loopback over a SQLite store in `folder`, with more `options` and `environment`."""
 
     folder: Path
     port: int
+    options: tuple[str, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -150,11 +152,10 @@ class Server:
         quieter = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
         command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(self.port)]
         command += ["--workers", "1", "--backend-store-uri", f"sqlite:///{self.folder / 'mlflow.db'}"]
-        command += ["--artifacts-destination", str(self.folder / "artifacts")]
+        command += ["--artifacts-destination", str(self.folder / "artifacts"), *self.options]
         with open(self.folder / "server.log", "ab") as log:
-            self.process = subprocess.Popen(
-                command, stdout=log, stderr=log, env=os.environ | quieter, start_new_session=True
-            )
+            environment = os.environ | quieter | self.environment
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
         until = time.monotonic() + 300
         while not self._answers():
             assert self.process.poll() is None, (self.folder / "server.log").read_text()
@@ -181,17 +182,17 @@ class Server:
 
 
 @pytest.fixture(scope="session")
-def new_server(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Iterator[Callable[[], Server]]:
-    """Starts a server of its own; all are killed in the end."""
+def new_server(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Iterator[Callable[..., Server]]:
+    """Starts a server of its own, with options and variables; all are killed in the end."""
     started = []
 
-    def start() -> Server:
+    def start(*options: str, **environment: str) -> Server:
         folder = tmp_path_factory.mktemp("server")
         shutil.copy(empty_store, folder / "mlflow.db")
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
-        server = Server(folder, port)
+        server = Server(folder, port, options, environment)
         server.start()
         started.append(server)
         return server
@@ -202,6 +203,6 @@ def new_server(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> I
 
 
 @pytest.fixture(scope="session")
-def server(new_server: Callable[[], Server]) -> Server:
+def server(new_server: Callable[..., Server]) -> Server:
     """A server that tests share, each with experiments of its own."""
     return new_server()

@@ -45,11 +45,13 @@ def write(tracker: Tracker, parent, trial, page) -> None:
             trial(5, series={"loss": [2.0, float("nan"), 0.5], "phase_slots": [float(i) for i in range(1500)]}),
             trial(6, series={"recall": [0.1, 0.2]}),  # a metric has that name too
             trial(7, series={"loss": [2.0, float("nan"), 0.5]}, steps={"loss": [1, 250, 500]}),
+            trial(8, series={"system/cpu": [90.0, 50.0]}, times={"system/cpu": [trial(8).start_ms + 2, 1760000000009]}),
         ]
     )
     tracker.write_trials([trial(5, series={"loss": [2.0, float("nan"), 0.5, 0.25]})])
     tracker.write_trials([trial(1, start_ms=trial(1).start_ms + 500, end_ms=trial(1).end_ms + 500), trial(0)])
-    tracker.write_parent(parent(artifacts={"report.html": page, "figures/frontier.png": page}))
+    tracker.write_parent(parent(about="Of recall.", views={"s1": "{}"}))
+    tracker.write_parent(parent(artifacts={"report.html": page, "figures/frontier.png": page}, views={"s1": "{ }"}))
 
 
 def seen(uri: str) -> list[dict[str, Any]]:
@@ -106,10 +108,14 @@ def test_every_field_is_the_same(stores, parent, trial, tmp_path) -> None:
     for _, tracker in stores.values():
         write(tracker, parent, trial, page)
     expected, expected_table = seen(stores["client"][0]), table(stores["client"][0])
-    assert len(expected) == 9
+    assert len(expected) == 10
     assert {run["info"][1] for run in expected} == {"FINISHED", "KILLED", "RUNNING"}
     for name, (uri, _) in stores.items():
         assert seen(uri) == expected, name
+        assert MlflowClient(uri).get_experiment_by_name(EXPERIMENT).tags == {
+            "mlflow.note.content": "Of recall.",
+            "mlflow.sharedViewState.s1": "{ }",
+        }
         pd.testing.assert_frame_equal(table(uri), expected_table)
 
 

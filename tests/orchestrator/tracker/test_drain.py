@@ -12,7 +12,7 @@ import pytest
 
 from orchestrator.tracker import drain as draining
 from orchestrator.tracker.drain import Delivery, drain
-from orchestrator.tracker.records import ParentRun, RunStatus, TrialRun
+from orchestrator.tracker.records import ParentRun, Place, RunStatus, TrialRun
 from orchestrator.tracker.tracker import Tracker, TrackerRefusedError, TrackerUnavailableError
 
 
@@ -64,6 +64,9 @@ class Recorder(Tracker):
     def close_orphans(self, experiment: str, parent_run_id: str, status: RunStatus, end_ms: int) -> int:
         return 0
 
+    def find(self, experiment: str, run_id: str) -> Place | None:
+        raise AssertionError("whoever drains writes runs, and looks for none")
+
     def close(self) -> None: ...
 
 
@@ -92,6 +95,13 @@ def test_no_more_than_the_limit_is_held_at_once(deliveries) -> None:
     assert drain(outbox, tracker, threading.Event(), limit=2) == 9
     assert outbox.largest == 2
     assert max(len(write) for write in tracker.writes) == 2
+
+
+def test_no_more_than_the_tracker_writes_at_once_is_held(deliveries, monkeypatch) -> None:
+    monkeypatch.setattr(Recorder, "most_together", 3)
+    outbox, tracker = Outbox(deliveries), Recorder()
+    assert drain(outbox, tracker, threading.Event()) == 9
+    assert outbox.largest == 3
     assert list(itertools.chain(*tracker.writes)) == [delivery.run.name for delivery in deliveries]
 
 

@@ -106,6 +106,35 @@ def test_the_sweeps_run_carries_note_params_and_metrics(place, a_parent) -> None
     assert "mlflow.parentRunId" not in run.data.tags
 
 
+def test_the_experiment_gets_a_description_and_views_and_keeps_what_a_person_wrote(place, a_parent) -> None:
+    def tags() -> dict[str, str]:
+        return dict(place.viewer.get_experiment_by_name(place.experiment).tags)
+
+    place.tracker.write_parent(a_parent(about="What it is.", views={"first": "{}"}))
+    assert tags() == {"mlflow.note.content": "What it is.", "mlflow.sharedViewState.first": "{}"}
+    identity = place.viewer.get_experiment_by_name(place.experiment).experiment_id
+    place.viewer.set_experiment_tag(identity, "mlflow.note.content", "A person's words.")
+    place.tracker.write_parent(
+        a_parent(about="Other words.", views={"first": "{ }", "second": "{}", "long": "x" * 9000})
+    )
+    assert tags() == {
+        "mlflow.note.content": "A person's words.",
+        "mlflow.sharedViewState.first": "{ }",
+        "mlflow.sharedViewState.second": "{}",
+    }
+
+
+def test_a_run_is_found_by_our_id(place, a_parent) -> None:
+    run_id = a_parent().run_id
+    assert place.tracker.find(place.experiment, run_id) is None
+    assert place.viewer.get_experiment_by_name(place.experiment) is None
+    place.tracker.write_parent(a_parent())
+    run = place.run(place.experiment)
+    found = place.tracker.find(place.experiment, run_id)
+    assert (found.experiment, found.run) == (run.info.experiment_id, run.info.run_id)
+    assert place.tracker.find(place.experiment, "e" * 32) is None
+
+
 def test_writing_again_changes_nothing(place, a_parent, a_trial) -> None:
     def written() -> list[dict]:
         return [run.to_dictionary() for run in place.runs(order_by=["attributes.start_time", "attributes.run_id"])]

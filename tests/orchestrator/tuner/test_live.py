@@ -311,6 +311,34 @@ def levels(name: str) -> Levels:
     )
 
 
+@pytest.mark.parametrize("direction", [1.0, -1.0])
+def test_halving_promotes_the_best_of_a_batch_whatever_their_order(direction: float) -> None:
+    goal = Goal({"loss": "minimize"} if direction > 0 else {"recall": "maximize"})
+    study = LiveStudy((TAU,), goal, SamplerOptions(name="random"), 2, pruner=levels("successive_halving"))
+    first = [one.number for one in study.ask(9, 0)]
+    values = dict(
+        zip(first, (direction * value for value in (8.0, 7.4, 4.6, 5.5, 8.1, 8.2, 9.0, 6.0, 7.0)), strict=True)
+    )
+    assert set(first) - study.stopped(0, values) == {2, 3, 7}, "a third of nine, the best"
+    assert {2, 3, 7} - study.stopped(1, {2: direction * 3.0, 3: direction * 2.0, 7: direction * 5.0}) == {3}
+    second = [one.number for one in study.ask(3, 1)]
+    later = dict(zip(second, (direction * value for value in (5.0, 9.5, 4.7)), strict=True))
+    assert set(second) - study.stopped(0, later) == {9, 11}, "of twelve by now the best four: 4.6, 4.7, 5.0, 5.5"
+
+
+def test_brackets_of_hyperband_halve_apart_and_begin_at_their_own_level() -> None:
+    study = LiveStudy((TAU,), ONE, SamplerOptions(name="random"), 2, pruner=levels("hyperband"))
+    numbers = [one.number for one in study.ask(60, 0)]
+    kept = set(numbers) - study.stopped(0, {number: float(number) for number in numbers})
+    by_bracket: dict[int, list[int]] = {}
+    for number in numbers:
+        by_bracket.setdefault(study._bracket(study._storage.get_trial(number)), []).append(number)
+    assert by_bracket.keys() == {0, 1, 2}
+    assert kept.issuperset(by_bracket[1] + by_bracket[2]), "they have no rung at the first level"
+    of_first = by_bracket[0]
+    assert kept & set(of_first) == set(sorted(of_first, reverse=True)[: len(of_first) // 3])
+
+
 @pytest.mark.parametrize("name", ["median", "percentile", "successive_halving", "hyperband"])
 def test_pruners_over_levels_stop_the_poor_and_are_restored(name: str) -> None:
     def course(study: LiveStudy, members: list[Asked]) -> dict[int, dict[int, float]]:
@@ -319,7 +347,7 @@ def test_pruners_over_levels_stop_the_poor_and_are_restored(name: str) -> None:
             reached[one.number] = {}
             for level in range(3):
                 reached[one.number][level] = one.params["mechanism.tau"] + 0.01 * level
-                if level < 2 and study.should_stop(one.number, level, reached[one.number][level]):
+                if level < 2 and study.stopped(level, {one.number: reached[one.number][level]}):
                     study.tell(one.number, Told(stopped=True))
                     break
             else:

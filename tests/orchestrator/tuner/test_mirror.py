@@ -172,7 +172,7 @@ def replaced_id(one: optuna.trial.FrozenTrial) -> optuna.trial.FrozenTrial:
 def test_each_program_refuses_the_databases_of_the_others(tmp_path: Path) -> None:
     """Scenario 23."""
     ours, mlflow = tmp_path / "slotsweep.db", tmp_path / "mlflow.db"
-    Store.open(f"sqlite:///{ours}")
+    Store.open(f"sqlite:///{ours}").close()  # else its log is written back whenever its connection is forgotten
     ensure_store(f"sqlite:///{mlflow}", str(tmp_path))
     for file in (ours, mlflow):
         before = file.read_bytes()
