@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Table, delete, func, insert, literal, select, update
+from sqlalchemy import Connection, Engine, Select, Table, delete, func, insert, literal, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from orchestrator.store import schema
-from orchestrator.store.many import among, given
+from orchestrator.store.many import among, held
 from orchestrator.store.records import Counts
 from orchestrator.store.rules import TrialChange, trials_that_may
 from orchestrator.store.states import TrialState
@@ -51,14 +51,15 @@ def change_trials(
 
 def lease_trials(connection: Connection, holders: Mapping[int, int]) -> dict[int, int]:
     """Lease trials to the attempts that `holders` names for them, those that every rule lets be leased; these."""
-    columns, asked = schema.trials.c, given(connection, holders)
+    columns = schema.trials.c
+    named, attempt = held(connection, columns.id, holders)
     statement = (
         update(schema.trials)
-        .where(columns.id == asked.c.trial, trials_that_may(TrialChange(TrialState.LEASED)))
+        .where(named, trials_that_may(TrialChange(TrialState.LEASED)))
         .values(
             state=TrialState.LEASED,
             reason=None,
-            attempt=asked.c.attempt,
+            attempt=attempt,
             attempts=columns.attempts + 1,
             message=None,
         )
@@ -68,13 +69,29 @@ def lease_trials(connection: Connection, holders: Mapping[int, int]) -> dict[int
     return {trial: holders[trial] for trial in leased}
 
 
+def holders_of(connection: Connection, trials: Collection[int]) -> Select[Any]:
+    """The attempts that hold `trials`, and which: (attempt, trial)."""
+    columns = schema.trials.c
+    return select(columns.attempt, columns.id).where(among(connection, columns.id, trials))
+
+
+def held_by(connection: Connection, attempts: Collection[int]) -> Select[Any]:
+    """The trials that `attempts` hold now: (attempt, trial). It looks at all that they were ever given."""
+    links, trials = schema.attempt_trials.c, schema.trials.c
+    return (
+        select(trials.attempt, trials.id)
+        .join_from(schema.attempt_trials, schema.trials, trials.id == links.trial)
+        .where(among(connection, links.attempt, attempts), trials.attempt == links.attempt)
+    )
+
+
 def finish_trials(connection: Connection, holders: Mapping[int, int]) -> None:
     """Note that trials are done of which the attempts that `holders` names brought a result."""
-    columns, brought = schema.trials.c, given(connection, holders)
-    change = TrialChange(TrialState.DONE, holder=brought.c.attempt)
+    columns = schema.trials.c
+    named, attempt = held(connection, columns.id, holders)
     statement = (
         update(schema.trials)
-        .where(columns.id == brought.c.trial, trials_that_may(change))
+        .where(named, trials_that_may(TrialChange(TrialState.DONE, holder=attempt)))
         .values(state=TrialState.DONE, reason=None, attempt=None, message=None)
         .returning(columns.id)
     )

@@ -6,21 +6,24 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
 from orchestrator.store import schema
-from orchestrator.store.base import StorePart, finish_trials, insert_new, lease_trials
+from orchestrator.store.base import StorePart, finish_trials, held_by, holders_of, insert_new, lease_trials
 from orchestrator.store.clock import boot_id, is_dead, lease_now, process_start
 from orchestrator.store.engine import reading
-from orchestrator.store.many import add, among
+from orchestrator.store.many import add, among, given
 from orchestrator.store.records import Accepted, AttemptReport, Claim, Lease, Pending, TrialResult, WaitingCell
 from orchestrator.store.serving import note_event
 from orchestrator.store.settling import Failures, settle
 from orchestrator.store.states import SPLIT_REASONS, EventKind, TrialState
+
+NOTHING_TOLD: Mapping[int, Collection[int]] = MappingProxyType({})
 
 
 class Executing(StorePart):
@@ -141,7 +144,7 @@ class Executing(StorePart):
                 Lease(attempt, tuple(trial for trial in claim.trials if taken.get(trial) == attempt))
                 for attempt, claim in zip(attempts, claims, strict=True)
             ]
-            _note_leased(connection, attempts)
+            _note_leased(connection, taken)
             _correct_sizes(connection, claims, leases)
         return [lease if lease.trials else None for lease in leases]
 
@@ -178,7 +181,8 @@ class Executing(StorePart):
         """As `accept`, for several attempts in one transaction: what became of each report, in their order."""
         with self.engine.begin() as connection:
             logs = {report.attempt: report.log for report in reversed(reports)}  # of two reports the first one counts
-            held = _close_attempts(connection, logs, "done", None)
+            told = {report.attempt: [one.trial for one in report.results] for report in reports}
+            held = _close_attempts(connection, logs, "done", None, told)
             done: dict[int, int] = {}
             results: list[dict[str, Any]] = []
             failures: dict[int, Failures] = {}
@@ -262,11 +266,11 @@ def _open_attempts(
     return list(connection.execute(statement, rows).scalars())
 
 
-def _note_leased(connection: Connection, attempts: Sequence[int]) -> None:
-    """Note for good which trials `attempts` hold now."""
-    columns = schema.trials.c
-    held = select(columns.attempt, columns.id).where(among(connection, columns.attempt, attempts))
-    connection.execute(insert(schema.attempt_trials).from_select(["attempt", "trial"], held.order_by(columns.id)))
+def _note_leased(connection: Connection, holders: Mapping[int, int]) -> None:
+    """Note for good which trials attempts hold now."""
+    held = given(connection, holders)
+    rows = select(held.c.attempt, held.c.trial)
+    connection.execute(insert(schema.attempt_trials).from_select(["attempt", "trial"], rows))
 
 
 def _correct_sizes(connection: Connection, claims: Sequence[Claim], leases: Sequence[Lease]) -> None:
@@ -281,26 +285,37 @@ def _correct_sizes(connection: Connection, claims: Sequence[Claim], leases: Sequ
 
 
 def _close_attempts(
-    connection: Connection, logs: Mapping[int, str | None], state: str, reason: str | None
+    connection: Connection,
+    logs: Mapping[int, str | None],
+    state: str,
+    reason: str | None,
+    told: Mapping[int, Collection[int]] = NOTHING_TOLD,
 ) -> dict[int, set[int]]:
     """End those of the attempts (with the last lines of their workers) that are open; these, with what they hold.
 
-    Those that were closed before are not among them: their results come too late.
+    Those that were closed before are not among them: their results come too late. `told` are trials that they say they
+    hold: these are looked up first, and others only of attempts that have more.
     """
-    columns, trials = schema.attempts.c, schema.trials.c
+    columns = schema.attempts.c
     closed = connection.execute(
         update(schema.attempts)
         .where(among(connection, columns.id, logs), columns.state == "open")
         .values(state=state, reason=reason, finished=time.time())
-        .returning(columns.id)
-    ).scalars()
-    held: dict[int, set[int]] = {attempt: set() for attempt in closed}
-    told = [{"closed": attempt, "log": logs[attempt]} for attempt in held if logs[attempt] is not None]
-    if told:
-        connection.execute(update(schema.attempts).where(columns.id == bindparam("closed")), told)
-    holders = select(trials.attempt, trials.id).where(among(connection, trials.attempt, held))
-    for attempt, trial in connection.execute(holders):
-        held[attempt].add(trial)
+        .returning(columns.id, columns.trials)
+    )
+    sizes: dict[int, int] = dict(closed.tuples().all())
+    held: dict[int, set[int]] = {attempt: set() for attempt in sizes}
+    lines = [{"closed": attempt, "log": logs[attempt]} for attempt in held if logs[attempt] is not None]
+    if lines:
+        connection.execute(update(schema.attempts).where(columns.id == bindparam("closed")), lines)
+    named = [trial for attempt in held for trial in told.get(attempt, ())]
+    for attempt, trial in connection.execute(holders_of(connection, named)):
+        if attempt in held:
+            held[attempt].add(trial)
+    more = [attempt for attempt, size in sizes.items() if len(held[attempt]) < size]
+    if more:
+        for attempt, trial in connection.execute(held_by(connection, more)):
+            held[attempt].add(trial)
     return held
 
 

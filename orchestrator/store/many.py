@@ -17,7 +17,9 @@ from sqlalchemy import (
     Connection,
     FromClause,
     Table,
+    Text,
     any_,
+    cast,
     column,
     func,
     insert,
@@ -25,7 +27,7 @@ from sqlalchemy import (
     select,
     text,
 )
-from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 
 def among(connection: Connection, one: Column[Any], values: Collection[int] | Collection[str]) -> ColumnElement[bool]:
@@ -47,6 +49,21 @@ def given(connection: Connection, holders: Mapping[int, int]) -> FromClause:
         func.json_extract(rows.c.value, "$[0]", type_=BigInteger).label("trial"),
         func.json_extract(rows.c.value, "$[1]", type_=BigInteger).label("attempt"),
     ).subquery("given")
+
+
+def held(
+    connection: Connection, trial: Column[Any], holders: Mapping[int, int]
+) -> tuple[ColumnElement[bool], ColumnElement[int]]:
+    """For a change of trials: that `holders` names an attempt for `trial`, a column; and that attempt.
+
+    On Postgres nothing is joined. It would choose how by guessing how many trials are as they should be, and what it
+    knows of that is a minute old: thousands may be leased, or done, of which it believes that there is none.
+    """
+    if connection.dialect.name == "postgresql":
+        attempts = cast(literal(holders, JSONB), JSONB)
+        return among(connection, trial, holders), cast(attempts.op("->>")(cast(trial, Text)), BigInteger)
+    named = given(connection, holders)
+    return trial == named.c.trial, named.c.attempt
 
 
 def numbered(connection: Connection, numbers: Sequence[int]) -> FromClause:

@@ -41,7 +41,7 @@ def settle(
         identity: (code, infrastructure)
         for identity, code, infrastructure in connection.execute(
             select(columns.id, columns.code_failures, columns.infrastructure_failures).where(
-                among(connection, columns.attempt, failures)
+                among(connection, columns.id, [trial for trials in failures.values() for trial in trials])
             )
         )
     }

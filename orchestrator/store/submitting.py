@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, func, insert, literal, select, update
+from sqlalchemy import Connection, func, insert, literal, select, text, update
 
 from orchestrator.store import schema
 from orchestrator.store.base import StorePart, count_states, forget_outlook, insert_new, notify_sweep
@@ -30,6 +30,9 @@ CodeHashes = Mapping[str, Mapping[str, str]]
 """The hash of each module behind a fingerprint: {fingerprint: {module: hash}}."""
 
 NO_CODE: CodeHashes = MappingProxyType({})
+
+MANY = 1_000
+"""Trials after whose submission the database is made to count its rows anew."""
 
 LINKS = 50_000
 """Trials that are linked to a sweep by one statement."""
@@ -89,7 +92,10 @@ class Submitting(StorePart):
             for place, one in enumerate(asked)
         ]
         with self.engine.begin() as connection:
-            return [_submitted_before(connection, one.id) or _add_sweep(connection, one, owner) for one in sweeps]
+            done = [_submitted_before(connection, one.id) or _add_sweep(connection, one, owner) for one in sweeps]
+            if sum(len(one.trials) for one in sweeps) >= MANY:
+                _count_anew(connection)
+        return done
 
     def _stage(self, trials: Iterable[TrialAsked], use_cache: bool) -> list[_StagedTrial]:
         """Make rows for `trials`, those that are to be shared aside."""
@@ -169,6 +175,15 @@ class Submitting(StorePart):
                 for row in connection.execute(select(cells).where(cells.c.id.in_(chunk))).mappings():
                     known[row["id"]] = CellRow(**{name: value for name, value in row.items() if name != "id"})
         return [(known[cell], seed, key) for cell, seed, key in rows]
+
+
+def _count_anew(connection: Connection) -> None:
+    """Let Postgres know how many trials wait now: it would learn it by itself within a minute or so.
+
+    Until then it believes that next to none does, and leases thousands by comparing each with every one.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(text(f"ANALYZE {schema.trials.name}, {schema.sweep_trials.name}"))
 
 
 def _identity(key: str | None, place: int) -> str:
