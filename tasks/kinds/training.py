@@ -16,6 +16,7 @@ from tasks.kind import NOTHING_ASKED, Asked, Kind, KindConfig, kind
 from tasks.labels import ANY, POSITIVE, SHARE, NamedCell, by_workload, legible, named_cells
 from tasks.proportions import wilson_interval
 from tasks.search import Direction
+from tasks.state_sections import state_section
 from tasks.statistics import deviation
 from tasks.summary import Chart, Grid, Section, Summary, Value
 
@@ -78,6 +79,7 @@ episodes: 2048             # sequences that a trained model is tested on
                 continue
             sections += [
                 _scores(number, title, cells, metric),
+                *state_section(number, title, cells),
                 _seeds(number, title, cells, metric),
                 *_differences(number, title, cells, metric),
                 *_curves(number, title, cells, metric),
@@ -139,7 +141,7 @@ def _remarks(cells: Sequence[NamedCell], metric: str) -> Iterator[str]:
         "Seconds and tokens a second are of training on the machines below, of one that was interrupted of all its "
         "parts: the `wall_seconds` of its trial are of the last part alone."
     )
-    if len({_trained(cell) for cell in cells}) > 1:
+    if len({_trained(cell) for cell in cells} - {None}) > 1:
         yield (
             "These models did not all train for as many steps with as many sequences each (see `steps`): what differs "
             "between them may be due to that."
@@ -194,7 +196,8 @@ def _distribution(cell: NamedCell, metric: str, bounds: tuple[float, float], ask
     if asks:
         constant = np.array(list(cell.values("commonest").values())) == 1.0
         shares = [
-            wilson_interval(int(held.sum()), count, "seeds") if count else None for held in (values >= SOLVED, constant)
+            wilson_interval(int(held.sum()), count, "seeds") if len(held) else None
+            for held in (values >= SOLVED, constant)
         ]
         numbers += [*shares, cell.mean("constant", SHARE)]
     return cell.label, cell.mean(metric, bounds), *numbers, count
