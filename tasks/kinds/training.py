@@ -131,7 +131,31 @@ def _scores(number: int, title: str, cells: Sequence[NamedCell], metric: str) ->
         )
         for cell in cells
     )
-    return Section(f"models-{number}", f"Models: {title}", tuple(_remarks(cells, metric)), Grid(columns, rows))
+    text = (_found(cells, metric), *_remarks(cells, metric))
+    return Section(f"models-{number}", f"Models: {title}", text, Grid(columns, rows), finding=True)
+
+
+def _found(cells: Sequence[NamedCell], metric: str) -> str:
+    """The best of those that do not look ahead, and the first."""
+    known = [cell for cell in cells if cell.values(metric)]
+    fair = [cell for cell in known if LEAKS not in cell.label] or known
+    lower = metric in LOWER
+    best = sorted(fair, key=lambda cell: np.mean(list(cell.values(metric).values())), reverse=not lower)[0]
+    said = f"{'Lowest' if lower else 'Highest'} {SCORES[metric][0]}: {_told(best, metric)}."
+    return said if best is known[0] else f"{said} The first of the spec: {_told(known[0], metric)}."
+
+
+def _told(cell: NamedCell, metric: str) -> str:
+    """A cell's score in words, with its interval and its worst seed."""
+    _, bounds = SCORES[metric]
+    values, interval = list(cell.values(metric).values()), cell.mean(metric, bounds)
+    if interval is None or interval.low is None or interval.high is None:
+        return f"{cell.label} with {values[0]:.3f} (one seed)"
+    worst = max(values) if metric in LOWER else min(values)
+    return (
+        f"{cell.label} with {interval.mean:.3f} [{interval.low:.3f}, {interval.high:.3f}], "
+        f"worst of {len(values)} seeds {worst:.3f}"
+    )
 
 
 def _remarks(cells: Sequence[NamedCell], metric: str) -> Iterator[str]:
@@ -183,7 +207,7 @@ def _seeds(number: int, title: str, cells: Sequence[NamedCell], metric: str) -> 
             "the test set, and not of the model. `best constant` is the recall of the best such answer."
         )
     rows = tuple(_distribution(cell, metric, bounds, asks) for cell in cells)
-    return Section(f"seeds-{number}", f"Seeds: {title}", tuple(text), Grid((*columns, "n"), rows))
+    return Section(f"seeds-{number}", f"Seeds: {title}", tuple(text), Grid((*columns, "n"), rows), leading=True)
 
 
 def _distribution(cell: NamedCell, metric: str, bounds: tuple[float, float], asks: bool) -> tuple[Value, ...]:
