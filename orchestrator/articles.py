@@ -11,7 +11,7 @@ from orchestrator.errors import RequestError
 from orchestrator.machines import planned
 from orchestrator.newest import newest_sweep
 from orchestrator.reporting import relative_link, report_input
-from orchestrator.requests import SpecFile, is_spec, spec_files, spec_path
+from orchestrator.requests import SpecFile, existing_store, is_spec, spec_files, spec_path
 from orchestrator.spec import Suite, read_spec, read_suite
 from orchestrator.store.states import SweepState
 from tasks.article import Article, Part
@@ -37,7 +37,7 @@ def names_suite(name: str) -> bool:
     return is_spec(name) and read_suite(spec_path(name)) is not None
 
 
-def write_article(store: Store, settings: Settings, name: str, folder: Path | None) -> Written:
+def write_article(settings: Settings, name: str, folder: Path | None) -> Written:
     """Write what the newest sweeps of the suite `name` say into `folder` (None: one of its own under SLOTSWEEP_HOME).
 
     Nothing is computed. Raises RequestError for a suite that asks nothing, and where it has no sweep at all.
@@ -49,7 +49,7 @@ def write_article(store: Store, settings: Settings, name: str, folder: Path | No
             "sweep"
         )
     folder = folder or settings.report_folder(f"article-{suite.name}")
-    article = _article(store, settings, suite, name, folder)
+    article = _article(existing_store(settings), settings, suite, name, folder)
     if not article.parts:
         raise RequestError(f"no sweep of `{name}` has been submitted here: `slotsweep run {name}` runs them")
     from dashboards.article import render_article

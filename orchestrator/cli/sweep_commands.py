@@ -302,12 +302,11 @@ def report(
 def _write_article(suite: str, out: Path | None, show: bool, as_json: bool) -> None:
     from orchestrator.articles import write_article
     from orchestrator.client import refuse_server
-    from orchestrator.requests import existing_store
     from orchestrator.settings import Settings
 
     settings = Settings.read()
     refuse_server(settings, "report")
-    written = write_article(existing_store(settings), settings, suite, out)
+    written = write_article(settings, suite, out)
     if written.missing:
         say(f"without a sweep: {', '.join(written.missing)}")
     if as_json:
