@@ -109,9 +109,10 @@ def _paged(pending: Callable[[int, int], list[Pending]]) -> Iterator[Pending]:
 
 
 def stream_group(cell: CellRow) -> str:
-    """What cells have in common whose trials may share a batch."""
+    """What cells have in common whose trials may share a batch: models and memories never do, whatever they read."""
+    reads_ids = MECHANISMS.implementation(cell.mechanism["name"]).reads_ids
     alone = _shape(cell) if trains_together(cell) else None
-    return canonical_json([cell.workload, cell.episodes, cell.dtype, cell.device, alone])
+    return canonical_json([cell.workload, cell.episodes, cell.dtype, cell.device, reads_ids, alone])
 
 
 def _shape(cell: CellRow) -> object:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,27 +11,23 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.errors import NotThereError
 from orchestrator.lacking import part_lacking
 from orchestrator.machines import planned
-from orchestrator.plan import Plan
+from orchestrator.newest import newest_sweep
 from orchestrator.preflight import check_before_submitting
+from orchestrator.reporting import relative_link
 from orchestrator.requests import load_spec
 from orchestrator.results import result_rows
 from orchestrator.runner import submit_plan
 from orchestrator.settings import Settings
 from orchestrator.software import software_record
-from orchestrator.spec import canonical
 from orchestrator.store.states import SweepState
 from orchestrator.store.store import Store
 from tasks.certificate import Certificate, Judgement, claim_record
 
 if TYPE_CHECKING:
-    from orchestrator.store.records import SweepRow
     from tasks.claims import Paper
 
 GONE = (SweepState.CANCELLED, SweepState.FAILED)
 """States of a sweep that is of no use to a claim any more: another one is submitted."""
-
-MOST_LISTED = 20
-"""Seeds up to which they are named one by one."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +64,7 @@ def find_measurements(store: Store, settings: Settings, paper: Paper, *, submit:
 
     plans = {name: planned(load_spec(name), settings) for name in sweeps_of(paper.claims, everywhere=False)}
     rows = store.sweeps()
-    fitting = {name: one for name, plan in plans.items() if (one := _newest(store, rows, plan)) is not None}
+    fitting = {name: one for name, plan in plans.items() if (one := newest_sweep(store, rows, plan, GONE)) is not None}
     found = {name: row for name, (row, _) in fitting.items()}
     sweeps = {name: row.id for name, row in found.items()}
     other = {name: words for name, (_, words) in fitting.items() if words}
@@ -81,49 +76,6 @@ def find_measurements(store: Store, settings: Settings, paper: Paper, *, submit:
             sweeps[name] = submit_plan(store, plan).sweep
     missing = [sweep for name, sweep in sweeps.items() if name not in found or found[name].state != SweepState.DONE]
     return Measurements(sweeps, missing, lacking, other)
-
-
-def _newest(store: Store, sweeps: Sequence[SweepRow], plan: Plan) -> tuple[SweepRow, str] | None:
-    """The newest sweep that asks for exactly the plan's trials, or else for its cells with the seeds that are told.
-
-    None where there is neither, or where they were given up.
-    """
-    wanted = {key for _, _, key in plan.trials()}
-    cells = {cell.digest for cell, _, _ in plan.trials()}
-    with_other_seeds = None
-    for row in sweeps:
-        if row.name != plan.spec.name or row.state in GONE:
-            continue
-        if plan.kind.proposes:
-            if _same_study(row, plan):
-                return row, ""
-            continue
-        asked = store.asked(row.id)
-        if {key for _, _, key in asked} == wanted:
-            return row, ""
-        if with_other_seeds is None and {cell.digest for cell, _, _ in asked} == cells:
-            with_other_seeds = row, _seeds_told({seed for _, seed, _ in asked}, plan)
-    return with_other_seeds
-
-
-def _same_study(row: SweepRow, plan: Plan) -> bool:
-    """Whether a sweep searches as the plan does, by the same code: which trials it has follows from results."""
-    asks = canonical(plan.spec)
-    parts = ("kind", "workload", "mechanisms", "seeds", "episodes", "device", "dtype", "plugins", "options")
-    return row.fingerprints == plan.fingerprints and all(row.spec[part] == asks[part] for part in parts)
-
-
-def _seeds_told(seeds: set[int], plan: Plan) -> str:
-    """Which seeds stand for those of the plan; nothing where the plan lets more of them follow from results."""
-    wanted = plan.spec.seeds
-    if plan.spec.until is not None and seeds >= set(wanted):
-        return ""
-    return f"from {_listed(sorted(seeds))} instead of {_listed(wanted)}"
-
-
-def _listed(seeds: Sequence[int]) -> str:
-    number = "1 seed" if len(seeds) == 1 else f"{len(seeds)} seeds"
-    return f"{number} ({', '.join(map(str, seeds))})" if len(seeds) <= MOST_LISTED else number
 
 
 def judge_paper(
@@ -145,7 +97,7 @@ def judge_paper(
         ),
         machines=tuple(machines.values()),
         software={name: str(value) for name, value in software_record().items()},
-        reports={name: _relative(row.report, folder) for name, row in sweeps.items() if row.report is not None},
+        reports={name: relative_link(row.report, folder) for name, row in sweeps.items() if row.report is not None},
     )
 
 
@@ -164,10 +116,6 @@ def _with_seeds(judgement: Judgement, other: Mapping[str, str]) -> Judgement:
         judgement = replace(judgement, ablation=replace(ablation, reason=f"{ablation.reason} ({words})"))
     words = other.get(judgement.sweep or "")
     return replace(judgement, reason=f"{judgement.reason} ({words})") if words else judgement
-
-
-def _relative(report: str, folder: Path) -> str:
-    return Path(os.path.relpath(Path(report).resolve(), folder.resolve())).as_posix()
 
 
 def certificate_record(certificate: Certificate) -> dict[str, Any]:

@@ -29,7 +29,7 @@ def _all(plan: Plan) -> Iterator[str]:
         from tasks.sequences import SequenceWorkload
 
         assert issubclass(implementation, SequenceWorkload)
-        _, length = implementation.lengths(workload)
+        (_, length), tested = implementation.lengths(workload), implementation.tested(workload)
         for mechanism in plan.spec.mechanism_configs():
             if isinstance(mechanism, SequenceConfig):
-                yield from (f"{mechanism.name}: {doubt}" for doubt in mechanism.doubts(length))
+                yield from (f"{mechanism.name}: {doubt}" for doubt in mechanism.doubts(length, tested))

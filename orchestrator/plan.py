@@ -244,7 +244,7 @@ def _modules(kind: str, workload: str, mechanism: str, device: AskedDevice) -> t
     job_type = KINDS.implementation(kind)
     implementations = (WORKLOADS.implementation(workload), MECHANISMS.implementation(mechanism))
     modules = [implementation.__module__ for implementation in implementations]
-    if WORKLOADS.implementation(workload).makes_ids:
+    if MECHANISMS.implementation(mechanism).reads_ids:
         return job_type.sequence_evaluator, *modules
     modules = [job_type.evaluator, *modules]
     if device != "cpu" and len(job_type.devices()) > 1:

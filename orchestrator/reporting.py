@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -94,6 +95,11 @@ def write_report(store: Store, sweep: SweepRow, folder: Path) -> tuple[Path, Sum
 
         write_studies_page(store, sweep, asked.proposals, folder)
     return render_report(report, folder), report.summary
+
+
+def relative_link(report: str, folder: Path) -> str:
+    """How a page in `folder` links to the file `report`."""
+    return Path(os.path.relpath(Path(report).resolve(), folder.resolve())).as_posix()
 
 
 def _reproduce(sweep: SweepRow) -> tuple[str, ...]:

@@ -18,7 +18,8 @@ def metrics_of(mechanism: str, workloads: Sequence[str]) -> tuple[str, ...]:
     """
     implementation = MECHANISMS.implementation(mechanism)
     if not implementation.reads_ids:
-        added = _shared([WORKLOADS.implementation(name).own_metrics for name in workloads])
+        made = [WORKLOADS.implementation(name) for name in workloads]
+        added = _shared([() if one.makes_ids else one.own_metrics for one in made])
         return (*SUMMED_METRICS, *implementation.own_metrics, *added)
     each = [one.own_metrics for one in map(WORKLOADS.implementation, workloads) if issubclass(one, SequenceWorkload)]
     return (*_shared(each), *TRAINED_METRICS, *implementation.own_metrics)

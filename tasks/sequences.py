@@ -5,9 +5,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol
 
 import numpy as np
+from pydantic import Field
 
 from models.stream import Ints
 from tasks.workload import AnyWorkload, W
@@ -64,6 +65,11 @@ class SequenceWorkload(AnyWorkload[W]):
         """Ids of the shortest and of the longest sequences that can be trained on. Reads no data."""
         return 1, cls.tokens(config)
 
+    @classmethod
+    def tested(cls, config: W) -> int:
+        """Ids of the longest sequence that a model is tested on, which may be longer than any it trained on."""
+        return cls.tokens(config)
+
     @property
     @abstractmethod
     def vocabulary(self) -> int:
@@ -72,7 +78,7 @@ class SequenceWorkload(AnyWorkload[W]):
     @property
     @abstractmethod
     def length(self) -> int:
-        """Ids of the longest sequence T that a model reads."""
+        """Ids T of the longest sequences that are trained on and scored."""
 
     @abstractmethod
     def training(self, seed: int, sizes: Iterable[tuple[int, int]]) -> Iterator[TokenBatch]:
@@ -108,9 +114,42 @@ class DrawnWorkload(SequenceWorkload[W]):
             yield self.batch(draws, count, length)
 
     def evaluation(self, seed: int, episodes: int) -> Iterator[TokenBatch]:
+        return self.of_length(self.length, seed, episodes)
+
+    def of_length(self, length: int, seed: int, episodes: int) -> Iterator[TokenBatch]:
+        """`episodes` sequences of `length` ids to evaluate on, in batches."""
         draws = self.draws(seed, "evaluation")
         for first in range(0, episodes, EVALUATED_AT_ONCE):
-            yield self.batch(draws, min(EVALUATED_AT_ONCE, episodes - first), self.length)
+            yield self.batch(draws, min(EVALUATED_AT_ONCE, episodes - first), length)
+
+    @classmethod
+    def tested(cls, config: W) -> int:
+        return max((cls.tokens(config), *longer_lengths(config)))
+
+    def recall(self, reader: Reader, seed: int, episodes: int, chance: float) -> dict[str, float]:
+        """`RECALL_METRICS`, and `recall_256_ids`, ... of sequences that are longer than any trained on."""
+        metrics = recall_metrics(score(reader, self.evaluation(seed, episodes)), chance)
+        for length in longer_lengths(self.config):
+            scored = score(reader, self.of_length(length, seed, episodes))
+            metrics[f"recall_{length}_ids"] = recall_metrics(scored, chance)["recall"]
+        return metrics
+
+
+MostLength = Annotated[
+    int | None,
+    Field(
+        ge=2,
+        le=65536,
+        description="models are also tested on sequences of 2, 4, ... times `length` ids, up to this many: "
+        "recall_256_ids, ...; None: on no others",
+    ),
+]
+
+
+def longer_lengths(config: Any) -> tuple[int, ...]:
+    """Lengths, rising, on which models are tested beside `length`."""
+    length, most = config.length, getattr(config, "most_length", None) or 0
+    return tuple(length << doubled for doubled in range(1, (most // length).bit_length()))
 
 
 @dataclass(frozen=True)

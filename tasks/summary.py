@@ -141,6 +141,7 @@ class Section:
 
     name     short and fit for a file's name, unique within a summary
     leading  whether it says what the job was for, and is shown where there is room for little
+    finding  whether its first sentence says what was found
     """
 
     name: str
@@ -149,6 +150,7 @@ class Section:
     table: Grid | None = None
     charts: tuple[Chart, ...] = ()
     leading: bool = False
+    finding: bool = False
 
 
 @dataclass(frozen=True)

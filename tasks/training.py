@@ -199,7 +199,8 @@ class LaneTraining:
 
     def _module(self, noise: Lanes) -> SequenceModel:
         implementation = cast("type[AnySequenceMechanism]", MECHANISMS.implementation(self.config.name))
-        model = implementation.build(self.config, noise, self.workload.vocabulary, self.workload.length)
+        longest = type(self.workload).tested(self.workload.config)
+        model = implementation.build(self.config, noise, self.workload.vocabulary, longest)
         return model.to(_torch_type(self.run.dtype))
 
     # --- steps ---

@@ -45,7 +45,10 @@ class AnyWorkload(ABC, Generic[W]):
     """Names of the metrics that it adds to those of a mechanism, of some mechanisms at least."""
 
     makes_ids: ClassVar[bool] = False
-    """True for workloads of sequence models, which read token ids; all others make streams of keys and values."""
+    """Whether it makes token ids, which sequence models read."""
+
+    makes_streams: ClassVar[bool] = False
+    """Whether it makes streams of keys and values, which all other mechanisms read. One may make both."""
 
     def __init__(self, config: W) -> None:
         self.config = config
@@ -80,6 +83,8 @@ class AnyWorkload(ABC, Generic[W]):
 
 class Workload(AnyWorkload[W]):
     """Makes streams of keys and values."""
+
+    makes_streams: ClassVar[bool] = True
 
     @abstractmethod
     def stream(self, seed: int, episode: int) -> Stream:

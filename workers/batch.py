@@ -113,7 +113,7 @@ def _share(reports: list[TrialReport], energy: EnergyMeter) -> list[TrialReport]
 
 def _run_trials(task: BatchTask, device: DeviceClass) -> list[TrialReport]:
     """Reports of the task's trials, without energy."""
-    if WORKLOADS.implementation(task.workload["name"]).makes_ids:
+    if MECHANISMS.implementation(task.mechanisms[0]["name"]).reads_ids:
         return _train_sequences(task, device)
     configs = [load_mechanism(tree) for tree in task.mechanisms]
     reports: list[TrialReport] = []

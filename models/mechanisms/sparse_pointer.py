@@ -33,8 +33,8 @@ class SparsePointerConfig(MatrixConfig):
     merge_above: float = Field(0.85, ge=-1.0, le=1.0, description="cosine with a slot above which a write joins it")
     empty_below: float = Field(0.05, ge=0.0, lt=1.0, description="strength up to which a slot counts as empty")
 
-    def doubts(self, length: int) -> Iterator[str]:
-        yield from super().doubts(length)
+    def doubts(self, length: int, tested: int) -> Iterator[str]:
+        yield from super().doubts(length, tested)
         if self.top_k > self.slots:
             yield f"`top_k` {self.top_k:,} of `slots` {self.slots:,}: all slots are read"
 

@@ -44,8 +44,8 @@ class TripleMemoryConfig(MemoryGatesConfig, HybridConfig):
     top_k: int = Field(8, ge=1, le=65536, description="entries that a read keeps, those most like the query")
     memory_width: int = Field(64, ge=1, le=8192, description="numbers d_a in a key and in a query")
 
-    def doubts(self, length: int) -> Iterator[str]:
-        yield from super().doubts(length)
+    def doubts(self, length: int, tested: int) -> Iterator[str]:
+        yield from super().doubts(length, tested)
         if self.top_k > length:
             yield f"`top_k` {self.top_k:,}: sequences of {length:,} ids have fewer entries, and all are read"
 

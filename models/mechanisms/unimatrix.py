@@ -48,8 +48,8 @@ class UniMatrixConfig(MatrixConfig):
     top_k: int = Field(8, ge=1, description="entries of the memory that are read (assoc)")
     memory_width: int = Field(64, ge=1, le=8192, description="width of the memory's keys (assoc)")
 
-    def doubts(self, length: int) -> Iterator[str]:
-        yield from super().doubts(length)
+    def doubts(self, length: int, tested: int) -> Iterator[str]:
+        yield from super().doubts(length, tested)
         if self.variant == "assoc" and self.top_k > length:
             yield f"`top_k` {self.top_k:,}: sequences of {length:,} ids have fewer entries, and all are read"
 

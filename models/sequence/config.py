@@ -21,6 +21,11 @@ class SequenceConfig(MechanismConfig):
 
     width: Width = 64
     layers: Layers = 3
+    positions: Literal["learned", "none"] = Field(
+        "learned",
+        description="what tells where a token stands; learned: a vector for each place, which says nothing of places "
+        "that no training sequence has; none: nothing, as memories, recurrences and convolutions allow",
+    )
     dropout: float = Field(0.1, ge=0.0, lt=1.0, description="share of activations that training drops")
     steps: int = Field(200, ge=0, le=MOST_STEPS, description="steps of gradient descent")
     batch: int = Field(32, ge=1, le=65536, description="sequences read at each step, new ones every time")
@@ -56,10 +61,18 @@ class SequenceConfig(MechanismConfig):
             )
         return self
 
-    def doubts(self, length: int) -> Iterator[str]:
-        """What is hardly meant of these settings, on sequences of `length` ids; none of it stops a training."""
+    def doubts(self, length: int, tested: int) -> Iterator[str]:
+        """What is hardly meant of these settings; none of it stops a training.
+
+        length, tested: ids of the sequences that are trained on, and of the longest that are tested
+        """
         if not self.steps:
             return
+        if tested > length and self.positions == "learned":
+            yield (
+                f"`positions: learned` for places up to {length:,}, and tests on up to {tested:,} ids: vectors of "
+                "places beyond stay as they were drawn (`positions: none` has none)"
+            )
         if self.warm_up > self.steps:
             yield f"`warm_up` {self.warm_up:,} of `steps` {self.steps:,}: `learning_rate` is never reached"
         if self.growing_steps > self.steps:

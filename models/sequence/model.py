@@ -64,7 +64,7 @@ class SequenceModel(Module):
     def __init__(self, config: SequenceConfig, lanes: Lanes, vocabulary: int, length: int) -> None:
         super().__init__()
         self.tokens = Embedding(lanes, vocabulary, config.width)
-        self.places = Embedding(lanes, length, config.width)
+        self.places = Embedding(lanes, length, config.width) if config.positions == "learned" else None
         self.drop = Dropout(lanes, config.dropout)
         self.blocks = ModuleList(self.make_blocks(config, lanes))
         self.norm = LayerNorm(lanes, config.width)
@@ -90,8 +90,9 @@ class SequenceModel(Module):
     def placed(self, tokens: Tensor) -> Tensor:
         """Embedded `tokens` [S, B, T, d] with their positions."""
         lanes, _, length, _ = tokens.shape
-        places = arange(length, device=tokens.device).expand(lanes, 1, -1)
-        x: Tensor = self.drop(tokens + self.places(places))
+        if self.places is not None:
+            tokens = tokens + self.places(arange(length, device=tokens.device).expand(lanes, 1, -1))
+        x: Tensor = self.drop(tokens)
         return x
 
     def start(self) -> State:
@@ -115,6 +116,8 @@ class SequenceModel(Module):
 
     def placed_next(self, tokens: Tensor, state: State) -> Tensor:
         """The next embedded token `tokens` [S, B, d] with its position."""
+        if self.places is None:
+            return tokens
         place = full((len(tokens), 1), state["read"], device=tokens.device)
         x: Tensor = tokens + self.places(place)
         return x

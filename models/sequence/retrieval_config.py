@@ -81,8 +81,8 @@ class RetrievalConfig(MemoryGatesConfig):
 
     of_one_memory: ClassVar[frozenset[str]] = frozenset().union(*OWN.values())
 
-    def doubts(self, length: int) -> Iterator[str]:
-        yield from super().doubts(length)
+    def doubts(self, length: int, tested: int) -> Iterator[str]:
+        yield from super().doubts(length, tested)
         most, what = (length, "entries") if self.memory == "append" else (self.slots, "slots")
         if self.top_k > most:
             yield f"`top_k` {self.top_k:,} of {most:,} {what}: all are read"

@@ -269,18 +269,25 @@ def results(
 
 
 def report(
-    sweep: SweepName,
+    sweep: Annotated[
+        str, typer.Argument(help="a sweep's id, or `last`; or a suite that asks a question", metavar="SWEEP")
+    ],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="folder to write to")] = None,
     show: Annotated[bool, typer.Option("--open", help="open the report in a browser")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Draw a sweep's report anew: one HTML file that works offline, figures and tables beside it.
 
-    Its studies, if it tunes, are brought up to date in Optuna's own store.
+    Its studies, if it tunes, are brought up to date in Optuna's own store. Of a suite that asks a question an article
+    is written, a short paper of what its newest sweeps say.
     """
+    from orchestrator.articles import names_suite
     from orchestrator.client import open_client
     from orchestrator.settings import Settings
 
+    if names_suite(sweep):
+        _write_article(sweep, out, show, as_json)
+        return
     drawing = open_client(Settings.read()).report(sweep, out)
     if drawing.unmirrored is not None:
         say(f"the studies of sweep {drawing.sweep} are not in Optuna's store: {drawing.unmirrored}")
@@ -290,3 +297,21 @@ def report(
         typer.echo(str(drawing.path))
     if show:
         typer.launch(drawing.path.absolute().as_uri())
+
+
+def _write_article(suite: str, out: Path | None, show: bool, as_json: bool) -> None:
+    from orchestrator.articles import write_article
+    from orchestrator.client import refuse_server
+    from orchestrator.settings import Settings
+
+    settings = Settings.read()
+    refuse_server(settings, "report")
+    written = write_article(settings, suite, out)
+    if written.missing:
+        say(f"without a sweep: {', '.join(written.missing)}")
+    if as_json:
+        print_json({"suite": suite, "report": str(written.path), "missing": list(written.missing)})
+    else:
+        typer.echo(str(written.path))
+    if show:
+        typer.launch(written.path.absolute().as_uri())

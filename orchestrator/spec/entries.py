@@ -318,11 +318,12 @@ def check_reading(
     kind: str | None, workloads: Sequence[Placed], mechanisms: Sequence[Placed], problems: Problems
 ) -> None:
     """Report mechanisms that cannot read what a workload makes, and a job type that has no use for it."""
-    names = [name for one in workloads if (name := one.entry.fixed["name"]) in WORKLOADS]
-    for one in workloads if kind and not KINDS.implementation(kind).sequences else ():
+    made = {name: WORKLOADS.implementation(name) for one in workloads if (name := one.entry.fixed["name"]) in WORKLOADS}
+    trains = kind is None or KINDS.implementation(kind).sequences
+    able = [f"`kind: {known}`" for known, _, implementation in KINDS if implementation.sequences]
+    for one in workloads:
         name = one.entry.fixed["name"]
-        if name in names and WORKLOADS.implementation(name).makes_ids:
-            able = [f"`kind: {known}`" for known, _, implementation in KINDS if implementation.sequences]
+        if not trains and name in made and not made[name].makes_streams:
             wrong = f"`{name}` makes token ids, which sequence models are trained on: not for `kind: {kind}`"
             problems.add(one.node, wrong, expected=one_of(able))
     for one in mechanisms:
@@ -330,12 +331,15 @@ def check_reading(
         if name not in MECHANISMS:
             continue
         reads_ids = MECHANISMS.implementation(name).reads_ids
-        other = [known for known in names if WORKLOADS.implementation(known).makes_ids != reads_ids]
+        other = [known for known, of in made.items() if not (of.makes_ids if reads_ids else of.makes_streams)]
         if other:
             wants, makes = ("token ids", "streams") if reads_ids else ("streams of keys and values", "token ids")
-            fitting = [known for known, _, made in MECHANISMS if made.reads_ids != reads_ids]
+            fitting = [known for known, _, of in MECHANISMS if of.reads_ids != reads_ids]
             wrong = f"`{one.path}`: {name} reads {wants}, and `{other[0]}` makes {makes}"
             problems.add(one.node, wrong, expected=f"a mechanism that reads {makes}: {', '.join(fitting)}")
+        elif reads_ids and not trains and any(of.makes_streams for of in made.values()):
+            wrong = f"`{one.path}`: {name} is a sequence model, which is trained: not for `kind: {kind}`"
+            problems.add(one.node, wrong, expected=one_of(able))
 
 
 def check_lengths(workloads: Sequence[Placed], mechanisms: Sequence[Placed], problems: Problems) -> None:

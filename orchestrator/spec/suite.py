@@ -13,15 +13,24 @@ from orchestrator.spec.nodes import ListNode, MapNode, Node, ScalarNode, quoted,
 from orchestrator.spec.problems import Problems
 
 SUITE_KEY = re.compile(r"^[\"']?suite[\"']?\s*:", re.MULTILINE)
-KEYS = ("name", "description", "suite")
+TEXTS, LISTS = ("name", "description", "question"), ("suite", "ablations", "limits")
+KEYS = (*TEXTS, *LISTS)
 
 
 @dataclass(frozen=True)
 class Suite:
-    """Specs that belong together: names of ready-made ones, or files relative to the suite's own folder."""
+    """Specs that belong together: names of ready-made ones, or files relative to the suite's own folder.
+
+    Of one that asks a `question` an article is written; `ablations` are those of the specs that take its result apart,
+    and `limits` what its reader must know beside what the sweeps tell.
+    """
 
     name: str
     members: tuple[str, ...]
+    description: str = ""
+    question: str = ""
+    ablations: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
 
 
 def read_suite(path: Path) -> Suite | None:
@@ -49,26 +58,51 @@ def _read(tree: MapNode, path: Path, problems: Problems) -> Suite:
             near = nearest(key.text, list(KEYS))
             hint = f"did you mean `{near}`?" if near else "what a sweep does stands in the spec that the suite names"
             problems.at(key.at, f"a suite has no key {quoted(key.text)}", expected=one_of(KEYS), hint=hint)
-        elif key.text != "suite" and not _is_text(value):
+        elif key.text in TEXTS and not _is_text(value):
             problems.add(value, f"`{key.text}` {shown(value)}", expected="text")
-    name = tree.get("name")
-    members = tree.get("suite")
-    assert members is not None
-    if not isinstance(members, ListNode) or not members.items:
-        problems.add(
-            members, f"`suite` {shown(members)}", expected="a list of specs: `suite: [quick-start, mine.yaml]`"
-        )
-        return Suite(path.stem, ())
-    found: list[str] = []
-    for item in members.items:
+    members = _listed(tree, "suite", "a list of specs: `suite: [quick-start, mine.yaml]`", problems)
+    ablations = _listed(tree, "ablations", "a list of those specs of `suite` that take its result apart", problems)
+    for name, node in ablations.items():
+        if name not in members:
+            problems.add(node, f"{quoted(name)} is not in `suite`", expected=one_of(list(members)))
+    limits = _listed(tree, "limits", "a list of sentences", problems)
+    for asked in ("ablations", "limits"):
+        given = tree.get(asked)
+        if given is not None and not _text_of(tree, "question"):
+            problems.add(given, f"`{asked}` is of a suite that asks something", expected="`question: ...` beside it")
+    return Suite(
+        _text_of(tree, "name") or path.stem,
+        tuple(members),
+        _text_of(tree, "description"),
+        _text_of(tree, "question"),
+        tuple(ablations),
+        tuple(limits),
+    )
+
+
+def _text_of(tree: MapNode, key: str) -> str:
+    node = tree.get(key)
+    return node.text if isinstance(node, ScalarNode) and _is_text(node) else ""
+
+
+def _listed(tree: MapNode, key: str, expected: str, problems: Problems) -> dict[str, Node]:
+    """The texts under `key`, each once, with their places; none where the key is not there."""
+    listed = tree.get(key)
+    if listed is None:
+        return {}
+    if not isinstance(listed, ListNode) or not listed.items:
+        problems.add(listed, f"`{key}` {shown(listed)}", expected=expected)
+        return {}
+    found: dict[str, Node] = {}
+    for item in listed.items:
         if not isinstance(item, ScalarNode) or not _is_text(item):
-            problems.add(item, f"an entry of `suite` {shown(item)}", expected="the name of a spec, or of its file")
+            told = "a sentence" if key == "limits" else "the name of a spec, or of its file"
+            problems.add(item, f"an entry of `{key}` {shown(item)}", expected=told)
         elif item.text in found:
-            problems.add(item, f"{quoted(item.text)} is in `suite` already", expected="each once")
+            problems.add(item, f"{quoted(item.text)} is in `{key}` already", expected="each once")
         else:
-            found.append(item.text)
-    text = name.text if isinstance(name, ScalarNode) and _is_text(name) else path.stem
-    return Suite(text, tuple(found))
+            found[item.text] = item
+    return found
 
 
 def _is_text(node: Node) -> bool:

@@ -16,6 +16,7 @@ from tasks.kind import NOTHING_ASKED, Asked, Kind, KindConfig, kind
 from tasks.labels import ANY, POSITIVE, SHARE, NamedCell, by_workload, legible, named_cells
 from tasks.proportions import wilson_interval
 from tasks.search import Direction
+from tasks.state_sections import state_section
 from tasks.statistics import deviation
 from tasks.summary import Chart, Grid, Section, Summary, Value
 
@@ -78,6 +79,7 @@ episodes: 2048             # sequences that a trained model is tested on
                 continue
             sections += [
                 _scores(number, title, cells, metric),
+                *state_section(number, title, cells),
                 _seeds(number, title, cells, metric),
                 *_differences(number, title, cells, metric),
                 *_curves(number, title, cells, metric),
@@ -129,7 +131,31 @@ def _scores(number: int, title: str, cells: Sequence[NamedCell], metric: str) ->
         )
         for cell in cells
     )
-    return Section(f"models-{number}", f"Models: {title}", tuple(_remarks(cells, metric)), Grid(columns, rows))
+    text = (_found(cells, metric), *_remarks(cells, metric))
+    return Section(f"models-{number}", f"Models: {title}", text, Grid(columns, rows), finding=True)
+
+
+def _found(cells: Sequence[NamedCell], metric: str) -> str:
+    """The best of those that do not look ahead, and the first."""
+    known = [cell for cell in cells if cell.values(metric)]
+    fair = [cell for cell in known if LEAKS not in cell.label] or known
+    lower = metric in LOWER
+    best = sorted(fair, key=lambda cell: np.mean(list(cell.values(metric).values())), reverse=not lower)[0]
+    said = f"{'Lowest' if lower else 'Highest'} {SCORES[metric][0]}: {_told(best, metric)}."
+    return said if best is known[0] else f"{said} The first of the spec: {_told(known[0], metric)}."
+
+
+def _told(cell: NamedCell, metric: str) -> str:
+    """A cell's score in words, with its interval and its worst seed."""
+    _, bounds = SCORES[metric]
+    values, interval = list(cell.values(metric).values()), cell.mean(metric, bounds)
+    if interval is None or interval.low is None or interval.high is None:
+        return f"{cell.label} with {values[0]:.3f} (one seed)"
+    worst = max(values) if metric in LOWER else min(values)
+    return (
+        f"{cell.label} with {interval.mean:.3f} [{interval.low:.3f}, {interval.high:.3f}], "
+        f"worst of {len(values)} seeds {worst:.3f}"
+    )
 
 
 def _remarks(cells: Sequence[NamedCell], metric: str) -> Iterator[str]:
@@ -139,7 +165,7 @@ def _remarks(cells: Sequence[NamedCell], metric: str) -> Iterator[str]:
         "Seconds and tokens a second are of training on the machines below, of one that was interrupted of all its "
         "parts: the `wall_seconds` of its trial are of the last part alone."
     )
-    if len({_trained(cell) for cell in cells}) > 1:
+    if len({_trained(cell) for cell in cells} - {None}) > 1:
         yield (
             "These models did not all train for as many steps with as many sequences each (see `steps`): what differs "
             "between them may be due to that."
@@ -181,7 +207,7 @@ def _seeds(number: int, title: str, cells: Sequence[NamedCell], metric: str) -> 
             "the test set, and not of the model. `best constant` is the recall of the best such answer."
         )
     rows = tuple(_distribution(cell, metric, bounds, asks) for cell in cells)
-    return Section(f"seeds-{number}", f"Seeds: {title}", tuple(text), Grid((*columns, "n"), rows))
+    return Section(f"seeds-{number}", f"Seeds: {title}", tuple(text), Grid((*columns, "n"), rows), leading=True)
 
 
 def _distribution(cell: NamedCell, metric: str, bounds: tuple[float, float], asks: bool) -> tuple[Value, ...]:
@@ -194,7 +220,8 @@ def _distribution(cell: NamedCell, metric: str, bounds: tuple[float, float], ask
     if asks:
         constant = np.array(list(cell.values("commonest").values())) == 1.0
         shares = [
-            wilson_interval(int(held.sum()), count, "seeds") if count else None for held in (values >= SOLVED, constant)
+            wilson_interval(int(held.sum()), count, "seeds") if len(held) else None
+            for held in (values >= SOLVED, constant)
         ]
         numbers += [*shares, cell.mean("constant", SHARE)]
     return cell.label, cell.mean(metric, bounds), *numbers, count

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from functools import cache
 from typing import Literal
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from models.stream import Floats, Ints
+from models.stream import Floats, Ints, Stream
+from tasks.keys import Dim
+from tasks.neighbours import id_vectors, neighbours
 from tasks.seeds import generator
-from tasks.sequences import IGNORED, RECALL_METRICS, DrawnWorkload, Purpose, Reader, TokenBatch, recall_metrics, score
-from tasks.workload import WorkloadConfig, workload
+from tasks.sequences import IGNORED, RECALL_METRICS, DrawnWorkload, MostLength, Purpose, Reader, TokenBatch
+from tasks.workload import Workload, WorkloadConfig, workload
 
 
 class MQARConfig(WorkloadConfig):
@@ -25,6 +29,7 @@ class MQARConfig(WorkloadConfig):
     pairs: int = Field(4, ge=1, le=8192, description="pairs of key and value, at the front, no key or value twice")
     queries: int | None = Field(None, ge=1, description="keys that come again and ask, each once; None: all of them")
     length: int = Field(64, ge=4, le=65536, description="ids of a sequence; what pairs and queries leave is random")
+    most_length: MostLength = None
     vocabulary: int = Field(8192, ge=4, le=1 << 20, description="ids, half of them values")
     alpha: float = Field(
         0.01,
@@ -32,6 +37,7 @@ class MQARConfig(WorkloadConfig):
         le=10.0,
         description="exponent a of how far queries lie: odds ∝ distance^(a - 1), 1 is uniform",
     )
+    dim: Dim = Field(64, description="width d of an id's vector, for memories that read streams: no model reads it")
 
     @model_validator(mode="after")
     def _has_room(self) -> MQARConfig:
@@ -55,12 +61,14 @@ class MQARConfig(WorkloadConfig):
 
 
 @workload(MQARConfig)
-class MQAR(DrawnWorkload[MQARConfig]):
+class MQAR(DrawnWorkload[MQARConfig], Workload[MQARConfig]):
     """K V K V ..., then two places for each query: the key, whose value is what should follow, and a random id.
 
     Places that no query takes are random ids of the whole vocabulary, as in the released code, so that by chance a key
     may come again unasked. Places are drawn for one key after another, so that the first pairs are asked for soonest.
     Only queries are scored, all of them.
+
+    Memories that are not trained read the same sequences as streams: see `tasks.neighbours`.
     """
 
     default_episodes = 2048
@@ -70,20 +78,34 @@ class MQAR(DrawnWorkload[MQARConfig]):
     def vocabulary(self) -> int:
         return self.config.vocabulary
 
-    def draws(self, seed: int, purpose: Purpose) -> np.random.Generator:
-        return generator(seed, purpose)
+    @property
+    def chance(self) -> float:
+        """Of a guess among the values."""
+        return 1.0 / (self.vocabulary - self.vocabulary // 2)
+
+    def draws(self, seed: int, purpose: Purpose) -> Iterator[np.random.Generator]:
+        """A generator for each sequence: one that is evaluated is drawn whether or not those before it are."""
+        return (generator(seed, purpose, number) for number in itertools.count())
 
     def evaluate(self, reader: Reader, seed: int, episodes: int) -> dict[str, float]:
-        values = self.vocabulary - self.vocabulary // 2
-        return recall_metrics(score(reader, self.evaluation(seed, episodes)), 1.0 / values)
+        return self.recall(reader, seed, episodes, self.chance)
 
-    def batch(self, draws: np.random.Generator, count: int, length: int) -> TokenBatch:
+    def batch(self, draws: Iterator[np.random.Generator], count: int, length: int) -> TokenBatch:
         if length < self.config.least_length:
             raise ValueError(f"sequences of mqar need {self.config.least_length} ids or more here, not {length}")
-        drawn = [self._sequence(draws, length) for _ in range(count)]
+        drawn = [self._sequence(rng, length) for rng in itertools.islice(draws, count)]
         ids, targets = (np.stack(part) for part in zip(*drawn, strict=True))
-        places = 2 * np.arange(targets.shape[1]) + 2 * self.config.pairs
-        return TokenBatch(ids, targets, places)
+        return TokenBatch(ids, targets, self._places(length))
+
+    def stream(self, seed: int, episode: int) -> Stream:
+        length = self.config.length
+        ids, targets = self._sequence(generator(seed, "evaluation", episode), length)
+        vectors = id_vectors(seed, self.vocabulary, self.config.dim)
+        return neighbours(ids, targets, self._places(length), vectors, self.chance)
+
+    def _places(self, length: int) -> Ints:
+        """Where a query may stand in a sequence of `length` ids."""
+        return 2 * np.arange((length - 2 * self.config.pairs) // 2) + 2 * self.config.pairs
 
     def _sequence(self, draws: np.random.Generator, length: int) -> tuple[Ints, Ints]:
         """Ids [length], and what should follow at each place where a query may stand."""

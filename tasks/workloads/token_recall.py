@@ -8,7 +8,16 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from models.stream import Ints
-from tasks.sequences import RECALL_METRICS, DrawnWorkload, Purpose, Reader, TokenBatch, recall_metrics, score
+from tasks.sequences import (
+    RECALL_METRICS,
+    DrawnWorkload,
+    MostLength,
+    Purpose,
+    Reader,
+    TokenBatch,
+    recall_metrics,
+    score,
+)
 from tasks.workload import WorkloadConfig, workload
 
 if TYPE_CHECKING:
@@ -37,6 +46,7 @@ class TokenRecallConfig(WorkloadConfig):
         "None: on no others",
     )
     length: int = Field(128, ge=3 + AROUND, le=65536, description="ids of a sequence; what the pairs leave is filler")
+    most_length: MostLength = None
 
     @model_validator(mode="after")
     def _has_room(self) -> TokenRecallConfig:
@@ -74,7 +84,7 @@ class TokenRecall(DrawnWorkload[TokenRecallConfig]):
         return torch.Generator().manual_seed(seed if purpose == "training" else seed + 1)
 
     def evaluate(self, reader: Reader, seed: int, episodes: int) -> dict[str, float]:
-        metrics = recall_metrics(score(reader, self.evaluation(seed, episodes)), 1.0 / SYMBOLS)
+        metrics = self.recall(reader, seed, episodes, 1.0 / SYMBOLS)
         for pairs in range(self.config.pairs + 1, (self.config.most_pairs or 0) + 1):
             others = TokenRecall(self.config.model_copy(update={"pairs": pairs}))
             scored = score(reader, others.evaluation(seed, episodes))

@@ -124,3 +124,58 @@ def test_evaluation_is_not_trained_on() -> None:
     evaluated = {row.tobytes() for batch in workload.evaluation(3, 500) for row in batch.ids}
     assert len(trained) == 1280
     assert not trained & evaluated
+
+
+def test_memories_read_the_sequences_that_models_are_evaluated_on() -> None:
+    config = MQARConfig(pairs=5, queries=3, length=40, vocabulary=64, dim=8)
+    workload = MQAR(config)
+    ids = np.concatenate([batch.ids for batch in workload.evaluation(3, 40)])
+    targets = np.concatenate([batch.targets for batch in workload.evaluation(3, 40)])
+    for episode in reversed(range(40)):
+        stream, sequence = workload.stream(3, episode), ids[episode]
+        length = len(stream)
+        np.testing.assert_array_equal(stream.items, sequence[:length])
+        np.testing.assert_array_equal(stream.values, sequence[1 : length + 1])
+        table = {int(one): key for one, key in zip(stream.items, stream.keys, strict=True)}
+        assert all(np.array_equal(table[int(one)], key) for one, key in zip(stream.items, stream.keys, strict=True))
+        answers = targets[episode][targets[episode] != IGNORED]
+        assert [int(phase.answers[0]) for phase in stream.phases] == answers.tolist()
+        for phase in stream.phases:
+            assert sequence[phase.end + 1] == phase.items[0]  # the id that asks, two tokens after the last it may read
+            np.testing.assert_array_equal(phase.queries[0], table[int(phase.items[0])])
+        assert stream.phases[-1].end == length
+
+
+def test_a_seeds_ids_have_one_vector_each_and_other_seeds_others() -> None:
+    workload = MQAR(MQARConfig(vocabulary=16, length=16, dim=4))
+    first, second, other = workload.stream(0, 0), workload.stream(0, 1), workload.stream(1, 0)
+    shared = set(first.items) & set(second.items) & set(other.items)
+    assert shared
+    for one in shared:
+        vectors = [stream.keys[list(stream.items).index(one)] for stream in (first, second, other)]
+        np.testing.assert_array_equal(vectors[0], vectors[1])
+        assert not np.allclose(vectors[0], vectors[2])
+
+
+@pytest.mark.parametrize(("name", "least"), [("full_attention", 0.9), ("item_lru", 0.9), ("recency", 0.0)])
+def test_memories_recall_it(name: str, least: float) -> None:
+    """A key that comes by chance among the filler is told anew; a window forgets the pairs."""
+    from models.mechanism import MECHANISMS
+    from tasks.evaluate import evaluate
+
+    fields = {} if name == "full_attention" else {"budget": 64 if name == "item_lru" else 4}
+    workload = MQAR(MQARConfig(pairs=8, length=64, vocabulary=1024))
+    config: Any = MECHANISMS.config_class(name)(**fields)
+    [outcome] = evaluate(workload, [config], 0, 50, "float32")
+    assert outcome.metrics is not None
+    assert outcome.metrics["chance"] == 1 / 512
+    assert least <= outcome.metrics["recall"] <= (1.0 if least else 0.2)
+
+
+def test_longer_sequences_are_tested_and_not_trained_on() -> None:
+    config = MQARConfig(pairs=5, length=32, most_length=130, vocabulary=256)
+    known = MQAR(config).evaluate(Lookup(config, right=True), 0, 20)
+    assert {name for name in known if name.endswith("_ids")} == {"recall_64_ids", "recall_128_ids"}
+    assert known["recall_128_ids"] == 1.0
+    assert MQAR.tested(config) == 128
+    assert MQAR(config).length == 32

@@ -22,7 +22,12 @@ DATA = Path(os.environ.get("SLOTSWEEP_DATA") or "/nonexistent")
 TEXT = str(DATA / "minimind" / "lora_identity.jsonl")
 
 CONFIGS: dict[str, list[dict[str, Any]]] = {
-    "token_recall": [{}, {"pairs": 1, "length": 7}, {"pairs": 8, "length": 40}],
+    "token_recall": [{}, {"pairs": 1, "length": 7}, {"pairs": 8, "length": 40, "most_length": 160}],
+    "token_updates": [
+        {},
+        {"pairs": 1, "changes": 0, "distractors": 0, "length": 7},
+        {"changes": 8, "most_length": 256},
+    ],
     "wikitext2": [{"part": "first_megabyte"}, {"part": "first_megabyte", "length": 1}],
     "text_file": [
         {"path": TEXT, "length": 32},

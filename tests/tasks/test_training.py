@@ -362,3 +362,16 @@ def test_recall_is_also_tested_on_more_pairs_than_were_trained_on() -> None:
         TokenRecallConfig(most_pairs=4)
     with pytest.raises(ValueError, match="4 pairs need a `length` of 16 or more"):
         TokenRecallConfig(pairs=2, most_pairs=4, length=15)
+
+
+@pytest.mark.parametrize("positions", ["learned", "none"])
+def test_models_are_also_tested_on_longer_sequences_than_they_were_trained_on(positions: str) -> None:
+    """What is kept is told after a sequence of the length that was trained on."""
+    workload = TokenRecall(TokenRecallConfig(pairs=2, length=16, most_length=70))
+    longer, alone = (
+        train(TrainingRun("cpu", one, 64, "float32"), [lane(7, positions=positions)])[0] for one in (workload, WORKLOAD)
+    )
+    assert {name for name in numbers(longer) if name.endswith("_ids")} == {"recall_32_ids", "recall_64_ids"}
+    assert numbers(longer)["bytes_state"] == numbers(alone)["bytes_state"]
+    places = {"learned": 64 - 16, "none": 0}[positions]
+    assert numbers(longer)["parameters"] - numbers(alone)["parameters"] == places * 16

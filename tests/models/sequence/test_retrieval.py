@@ -162,9 +162,9 @@ def test_settings_that_mean_nothing_are_refused(fields: dict[str, Any], told: st
 
 
 def test_more_reads_than_there_are_slots_are_doubted() -> None:
-    doubts = list(config("s4d_retrieval", slots=3, top_k=4).doubts(100))
+    doubts = list(config("s4d_retrieval", slots=3, top_k=4).doubts(100, 100))
     assert doubts == ["`top_k` 4 of 3 slots: all are read"]
-    assert "2 entries" in next(config("s4d_retrieval", memory="append", top_k=4).doubts(2))
+    assert "2 entries" in next(config("s4d_retrieval", memory="append", top_k=4).doubts(2, 2))
 
 
 def test_a_token_sees_what_lies_in_its_window_and_no_more() -> None:

@@ -38,10 +38,16 @@ RETRIEVAL: list[dict[str, Any]] = [
 """Settings of retrieval memories; two of them with each backbone, all with one."""
 
 VARIANTS: dict[str, list[dict[str, Any]]] = {
-    "transformer": [{}, {"feed_forward": "swiglu"}, {"feed_forward": "swiglu_matched"}, {"window": 5}],
+    "transformer": [
+        {},
+        {"feed_forward": "swiglu"},
+        {"feed_forward": "swiglu_matched"},
+        {"window": 5},
+        {"positions": "none"},
+    ],
     "transformer_retrieval": [{"window": 5, **fields} for fields in RETRIEVAL],
     "triple_retrieval": [{"memory": "append"}, *RETRIEVAL[2:4], {"convolution": "two_sided"}],
-    "s4d_retrieval": [RETRIEVAL[1], RETRIEVAL[7]],
+    "s4d_retrieval": [{**RETRIEVAL[1], "positions": "none"}, RETRIEVAL[7]],
     "mamba_retrieval": [RETRIEVAL[2], RETRIEVAL[6]],
     "gated_delta_retrieval": [RETRIEVAL[3], RETRIEVAL[8]],
     "triple_hybrid": [{"convolution": "two_sided"}],

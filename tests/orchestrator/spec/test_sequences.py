@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from orchestrator.doubts import doubts
 from orchestrator.plan import Plan, trains_together
 from orchestrator.spec import SpecError, read_spec
 
@@ -98,3 +99,28 @@ def test_first_sequences_are_as_long_as_a_workload_can_make_them() -> None:
 def test_pairs_that_do_not_fit_are_refused_at_their_place() -> None:
     text = refused(SPEC.replace("{name: token_recall}", "{name: token_recall, pairs: 8, length: {values: [40, 20]}}"))
     assert ":3:11: `workload`: 8 pairs need a `length` of 28 or more (at length = 20)" in text
+
+
+MIXED = """\
+name: mixed
+kind: training
+workload: {name: mqar, pairs: 2, length: 16, vocabulary: 32}
+mechanisms: [{name: transformer, steps: 2}, {name: dp_cache}]
+seeds: 2
+"""
+
+
+def test_what_makes_both_is_read_by_models_and_by_memories() -> None:
+    assert len(Plan(read_spec(MIXED)).cells) == 2
+    frontier = MIXED.replace("kind: training", "kind: frontier")
+    text = refused(frontier)
+    assert ":4:14: `mechanisms.0`: transformer is a sequence model, which is trained: not for `kind: frontier`" in text
+    assert "`kind: training`" in text
+    assert len(Plan(read_spec(frontier.replace("{name: transformer, steps: 2}, ", ""))).cells) == 1
+
+
+def test_untrained_places_are_doubted_where_longer_sequences_are_tested() -> None:
+    longer = MIXED.replace("length: 16", "length: 16, most_length: 64").replace(", {name: dp_cache}", "")
+    [doubt] = doubts(Plan(read_spec(longer)))
+    assert "`positions: learned` for places up to 16, and tests on up to 64 ids" in doubt
+    assert not doubts(Plan(read_spec(longer.replace("steps: 2", "steps: 2, positions: none"))))

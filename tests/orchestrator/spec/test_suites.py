@@ -21,7 +21,7 @@ def suite(folder: Path, text: str) -> Path:
 def test_members_are_files_beside_the_suite_or_ready_made_specs(tmp_path: Path) -> None:
     write_small(tmp_path)
     path = suite(tmp_path, "name: both\ndescription: two sweeps\nsuite: [small.yaml, quick-start]\n")
-    assert read_suite(path) == Suite("both", ("small.yaml", "quick-start"))
+    assert read_suite(path) == Suite("both", ("small.yaml", "quick-start"), "two sweeps")
     specs = load_specs(str(path), ["seeds=2"])
     assert {name: spec.name for name, spec in specs.items()} == {"small.yaml": "small", "quick-start": "quick-start"}
     assert all(spec.seeds == (0, 1) for spec in specs.values())
@@ -68,3 +68,17 @@ def test_a_wrong_member_names_its_own_file(tmp_path: Path) -> None:
     (tmp_path / "small.yaml").write_text(SMALL.replace("seeds", "sedes"), encoding="utf-8")
     with pytest.raises(SpecError, match=r"(?s)small\.yaml:8:1.*did you mean `seeds`"):
         load_specs(str(suite(tmp_path, "suite: [small.yaml]")))
+
+
+def test_a_suite_that_asks_has_ablations_and_limits(tmp_path: Path) -> None:
+    write_small(tmp_path)
+    text = "question: why?\nsuite: [small.yaml, quick-start]\nablations: [quick-start]\nlimits: [few, small]\n"
+    asked = read_suite(suite(tmp_path, text))
+    assert asked == Suite("suite", ("small.yaml", "quick-start"), "", "why?", ("quick-start",), ("few", "small"))
+    with pytest.raises(SpecError) as caught:
+        read_suite(suite(tmp_path, text.replace("ablations: [quick-start]", "ablations: [quick-strat]")))
+    assert "`quick-strat` is not in `suite`" in str(caught.value)
+    with pytest.raises(SpecError) as caught:
+        read_suite(suite(tmp_path, text.replace("question: why?\n", "")))
+    assert [problem.place.line for problem in caught.value.problems] == [2, 3]
+    assert "is of a suite that asks something" in str(caught.value)

@@ -1,0 +1,184 @@
+"""An article: an HTML page that needs nothing else, and the same as Markdown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from urllib.parse import quote
+
+from dashboards.grids import grid_legend, printed_rows
+from dashboards.markup import MARKDOWN_SPECIALS, markdown_table
+from dashboards.page import Table, hardware_table
+from dashboards.rendering import moment, render
+from dashboards.sections import SectionPage, section_page
+from dashboards.style import styles
+from dashboards.tables import mark_methods
+from dashboards.text import listing, plural
+from dashboards.words import findings, overview
+from tasks.article import Article, Part
+from tasks.summary import Section, Summary
+
+
+@dataclass(frozen=True)
+class PartPage:
+    """What the page says of one sweep. `name` is fit for an anchor."""
+
+    name: str
+    title: str
+    about: str
+    remark: str
+    found: tuple[str, ...]
+    overview: str
+    sections: tuple[SectionPage, ...]
+    marked: bool
+    sweep: str
+    link: str
+
+
+def render_article(article: Article, folder: Path) -> Path:
+    """Write `article.html` and `article.md` into `folder` (made if missing); return the path of the HTML page.
+
+    The page is self-contained, as a report is (see `dashboards.report.render_report`). Raises OSError if `folder`
+    cannot be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "article.md").write_text(as_markdown(article), encoding="utf-8")
+    page = folder / "article.html"
+    page.write_text(render_page(article), encoding="utf-8")
+    return page
+
+
+def render_page(article: Article) -> str:
+    """The HTML of `article`."""
+    pages = [(part.ablation, _page(part)) for part in article.parts]
+    return render(
+        "article.html.j2",
+        ("report.css",),
+        ("report.js",),
+        article=article,
+        chapters=[
+            (title, [page for ablation, page in pages if ablation == wanted])
+            for title, wanted in (("Results", False), ("Ablations", True))
+        ],
+        set_up=set_up(article),
+        limits=limits(article),
+        hardware=_hardware(article),
+        software=next((part.report.software for part in article.parts), {}),
+    )
+
+
+def as_markdown(article: Article) -> str:
+    """The text and the tables of `article`."""
+    return "\n\n".join(_markdown(article)) + "\n"
+
+
+def set_up(article: Article) -> list[str]:
+    """What was computed, in sentences."""
+    trials = sum(part.report.counts["trials"] for part in article.parts)
+    done = sum(part.report.counts["done"] for part in article.parts)
+    sweeps = plural(len(article.parts), "sweep")
+    said = [f"{done:,} of {plural(trials, 'trial')} in {sweeps} have a result. Every number is a mean over seeds."]
+    if done:
+        said.append(
+            "Below each stand its 95% interval and the method of that; differences are paired by seed. All of it was "
+            "computed by the code and on the machines named at the end, and is drawn from the database that keeps it."
+        )
+    return said
+
+
+def limits(article: Article) -> list[str]:
+    """What a reader must know before believing the numbers: what the suite says, and what its sweeps do."""
+    said = list(article.limits)
+    if article.missing:
+        said.append(f"Not run, or given up: {listing(article.missing)}.")
+    for part in article.parts:
+        warnings = [*part.report.summary.warnings, *([part.remark] if part.remark else [])]
+        said += [f"{part.report.name}: {warning}." for warning in warnings]
+    return said
+
+
+def found(part: Part) -> tuple[str, ...]:
+    """What a sweep found, in sentences."""
+    told = [section.text[0] for section in part.report.summary.sections if section.finding and section.text]
+    return tuple(told or [findings(panel) for panel in part.report.summary.panels])
+
+
+def _page(part: Part) -> PartPage:
+    shown = _shown(part)
+    style_of = styles(shown.panels, [chart for section in shown.sections for chart in section.charts])
+    methods = mark_methods(replace(shown, panels=()))
+    name = part.spec.replace("/", "-")
+    return PartPage(
+        name=name,
+        title=part.report.name,
+        about=part.about,
+        remark=part.remark,
+        found=found(part),
+        overview=overview(part.report),
+        sections=tuple(
+            replace(section_page(section, style_of, methods), name=f"{name}-{section.name}")
+            for section in shown.sections
+        ),
+        marked=len(methods) > 1,
+        sweep=part.report.sweep,
+        link=quote(part.link),
+    )
+
+
+def _shown(part: Part) -> Summary:
+    """What a sweep leads with, without the rest: that stands in its own report. Of an ablation no charts."""
+    summary = part.report.summary
+    leading = [section for section in summary.sections if section.leading]
+    if part.ablation:
+        leading = [replace(section, charts=()) for section in leading if section.table is not None]
+    return replace(summary, sections=tuple(leading or summary.sections[:1]))
+
+
+def _hardware(article: Article) -> Table:
+    return hardware_table(_machines(article).values())
+
+
+def _machines(article: Article) -> Mapping[str, Mapping[str, object]]:
+    records = (record for part in article.parts for record in part.report.hardware)
+    return {json.dumps(record, sort_keys=True, default=str): record for record in records}
+
+
+def _markdown(article: Article) -> Iterator[str]:
+    yield f"# {_plain(article.question)}"
+    yield f"{_plain(article.name)}, written {moment(article.created)}"
+    yield "## In short"
+    yield "\n".join(f"- {_plain(text)}" for part in article.parts if not part.ablation for text in found(part)) or "–"
+    yield "## Set-up"
+    yield from map(_plain, [article.description, *set_up(article)])
+    for title, wanted in (("Results", False), ("Ablations", True)):
+        parts = [part for part in article.parts if part.ablation == wanted]
+        if parts:
+            yield f"## {title}"
+        for part in parts:
+            yield from _part_markdown(part)
+    yield "## Limits"
+    yield "\n".join(f"- {_plain(text)}" for text in limits(article)) or "–"
+    yield "## How to reproduce"
+    yield "```sh\n" + "\n".join(article.reproduce) + "\n```"
+
+
+def _part_markdown(part: Part) -> Iterator[str]:
+    yield f"### {_plain(part.report.name)}"
+    yield from map(_plain, filter(None, (part.about, part.remark, *found(part), overview(part.report))))
+    for section in _shown(part).sections:
+        yield from _section_markdown(section)
+
+
+def _section_markdown(section: Section) -> Iterator[str]:
+    yield f"#### {_plain(section.title)}"
+    texts: Sequence[str] = section.text[1:] if section.finding else section.text
+    yield from map(_plain, texts)
+    if section.table is not None and section.table.rows:
+        yield markdown_table(section.table.columns, printed_rows(section.table))
+        yield _plain(grid_legend(section.table))
+
+
+def _plain(text: str) -> str:
+    return text.translate(MARKDOWN_SPECIALS)
