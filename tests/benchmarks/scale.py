@@ -310,7 +310,7 @@ def print_saturation(backends: Sequence[Backend]) -> None:
         for shape, durations in (("fused", (8.0, 4.0, 2.0, 1.0, 0.5)), ("unfused", (4.0, 2.0, 1.0, 0.5, 0.25))):
             for seconds in durations:
                 size = BATCH if shape == "fused" else 1
-                case = Case(backend, shape, 10_000 * size, behaviour=Behaviour(seconds, failing=0.01, lost=0.001))
+                case = Case(backend, shape, 10_000 * size, behaviour=Behaviour(seconds, failing=0.01))
                 found = run_apart(case)
                 had = found.busy * WORKERS / seconds
                 rates = f"{WORKERS / seconds:9,.0f} {had:8,.0f} {found.busy:14.0%}"

@@ -1,4 +1,4 @@
-"""The triple-latent paper's studies in small: every sweep of the suite, with a few steps for each model."""
+"""Suites of trained models in small: every sweep of them, with a few steps for each model."""
 
 from __future__ import annotations
 
@@ -23,9 +23,11 @@ def shrunk(tree: Any) -> Any:
         mechanism |= {name: value for name, value in SMALL.items() if name in mechanism}
     if isinstance(tree["workload"].get("length"), dict):
         tree["workload"]["length"] = {"values": LENGTHS}
+        tree["workload"] |= {"pairs": {"values": [1, 4]}} if "pairs" in tree["workload"] else {}
     if "search" in tree:
-        tree["search"] = {name: {"choices": one["choices"][:2]} for name, one in tree["search"].items()}
-        tree["held_out"] = 1
+        chosen = {name: {"choices": one["choices"][:2]} for name, one in tree["search"].items() if "choices" in one}
+        tree["search"] |= chosen
+        tree |= {"held_out": 1, "trials": 3}
     tree["seeds"], tree["episodes"] = 1, 2
     return tree
 
@@ -34,13 +36,14 @@ def shrunk(tree: Any) -> Any:
 @pytest.mark.slow
 @pytest.mark.xdist_group("ray")
 @pytest.mark.skipif("SLOTSWEEP_DATA" not in os.environ, reason="SLOTSWEEP_DATA names no folder with the data sets")
-def test_every_study_of_the_paper_runs_in_small(slotsweep, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["triple-latent", "retrieval"])
+def test_every_study_runs_in_small(slotsweep, tmp_path: Path, name: str) -> None:
     yaml = YAML()
-    suite = yaml.load(SPECS / "triple-latent" / "all.yaml")["suite"]
+    suite = yaml.load(SPECS / name / "all.yaml")["suite"]
     files = []
-    for name in suite:
-        files.append(f"{name.replace('/', '-')}.yaml")
-        yaml.dump(shrunk(yaml.load(SPECS / f"{name}.yaml")), tmp_path / files[-1])
+    for member in suite:
+        files.append(f"{member.replace('/', '-')}.yaml")
+        yaml.dump(shrunk(yaml.load(SPECS / f"{member}.yaml")), tmp_path / files[-1])
     yaml.dump({"name": "in-small", "suite": files}, tmp_path / "suite.yaml")
     data = str(Path(os.environ["SLOTSWEEP_DATA"]).resolve())
     ran = slotsweep("run", "suite.yaml", "--json", SLOTSWEEP_DATA=data, timeout=900)
