@@ -33,6 +33,12 @@ def commands() -> list[str]:
     return [line.split("  #")[0].strip() for block in blocks for line in block.splitlines() if line.strip()]
 
 
+def named_files() -> dict[str, str]:
+    """What the README's YAML blocks hold, by the name that each gives itself."""
+    blocks = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
+    return {found[1]: block for block in blocks if (found := re.match(r"name: ([\w-]+)", block))}
+
+
 def inline_commands() -> set[str]:
     """Commands that stand in running text."""
     return {match for match in re.findall(r"`((?:slotsweep|make) [^`]+)`", README) if "ID" not in match}
@@ -46,6 +52,8 @@ def test_every_command_of_the_readme_runs(tmp_path: Path) -> None:
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     }
     seen = {"slotsweep run quick-start"}
+    for name, text in named_files().items():
+        (tmp_path / f"{name}.yaml").write_text(text)
     for command in [*commands(), *sorted(inline_commands())]:
         if command in RUN_ELSEWHERE or command in seen or command.startswith("make "):
             continue
