@@ -303,7 +303,7 @@ def _close_attempts(
         .values(state=state, reason=reason, finished=time.time())
         .returning(columns.id, columns.trials)
     )
-    sizes: dict[int, int] = dict(closed.tuples().all())
+    sizes: dict[int, int] = dict(closed.all())
     held: dict[int, set[int]] = {attempt: set() for attempt in sizes}
     lines = [{"closed": attempt, "log": logs[attempt]} for attempt in held if logs[attempt] is not None]
     if lines:

@@ -91,7 +91,8 @@ class Measured:
     parts            of methods of the store, and of statements on the outbox (which are part of `accept`)
     calls            of methods of the store
     busy             share of the workers' time in which they computed
-    growth           seconds of CPU of the fourth fifth of the trials by those of the second fifth
+    growth           seconds of CPU of the fourth fifth of the trials by those of the second fifth; not a number where
+                     both came at once
     """
 
     submitting: float
@@ -185,7 +186,8 @@ def measure(case: Case, url: str, folder: Path, server_cpu: Callable[[], float] 
 def _growth(curve: Sequence[tuple[int, float]], trials: int) -> float:
     """See `Measured`: the first fifth has the start in it, the last one the end, when nothing more is handed out."""
     moments = [next(when for done, when in curve if done >= share * trials / 5) for share in (1, 2, 3, 4)]
-    return (moments[3] - moments[2]) / (moments[1] - moments[0])
+    early = moments[1] - moments[0]
+    return (moments[3] - moments[2]) / early if early else float("nan")
 
 
 @contextlib.contextmanager

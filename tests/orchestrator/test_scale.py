@@ -44,6 +44,18 @@ def test_a_thousand_workers_cost_little_and_the_same_from_first_to_last(
     assert renewing < TRIALS / 10, "batches that arrive together share a transaction"
 
 
+@pytest.mark.alone
+def test_postgres_leases_a_fresh_sweep_as_quickly_trial_by_trial_as_a_small_one(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    """It was told of so many new rows a moment ago that it may know nothing of them, and compare all with all."""
+    few, many = (
+        measure(Case("postgresql", "fused", trials), postgres_url, tmp_path / str(trials)) for trials in (4_000, 60_000)
+    )
+    each = [(one.parts["claim_all"] + one.parts["accept_all"]) / one.trials for one in (few, many)]
+    assert each[1] < 3 * each[0]
+
+
 def test_trials_that_fail_and_workers_that_are_lost_are_counted_once(url: str, tmp_path: Path) -> None:
     """What becomes of each trial follows from the behaviour alone, whatever the order in which workers are lost."""
     behaviour = Behaviour(0.5, failing=0.05, lost=0.02, seed=3)
