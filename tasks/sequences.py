@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ import numpy as np
 from pydantic import Field
 
 from models.stream import Ints
+from tasks.seeds import generator
 from tasks.workload import AnyWorkload, W
 
 if TYPE_CHECKING:
@@ -133,6 +135,13 @@ class DrawnWorkload(SequenceWorkload[W]):
             scored = score(reader, self.of_length(length, seed, episodes))
             metrics[f"recall_{length}_ids"] = recall_metrics(scored, chance)["recall"]
         return metrics
+
+
+class ApartWorkload(DrawnWorkload[W]):
+    """Draws every sequence from a generator of its own: one is the same whether or not those before it are drawn."""
+
+    def draws(self, seed: int, purpose: Purpose) -> Iterator[np.random.Generator]:
+        return (generator(seed, purpose, number) for number in itertools.count())
 
 
 MostLength = Annotated[

@@ -14,7 +14,7 @@ from models.stream import Floats, Ints, Stream
 from tasks.keys import Dim
 from tasks.neighbours import id_vectors, neighbours
 from tasks.seeds import generator
-from tasks.sequences import IGNORED, RECALL_METRICS, DrawnWorkload, MostLength, Purpose, Reader, TokenBatch
+from tasks.sequences import IGNORED, RECALL_METRICS, ApartWorkload, MostLength, Reader, TokenBatch
 from tasks.workload import Workload, WorkloadConfig, workload
 
 
@@ -61,7 +61,7 @@ class MQARConfig(WorkloadConfig):
 
 
 @workload(MQARConfig)
-class MQAR(DrawnWorkload[MQARConfig], Workload[MQARConfig]):
+class MQAR(ApartWorkload[MQARConfig], Workload[MQARConfig]):
     """K V K V ..., then two places for each query: the key, whose value is what should follow, and a random id.
 
     Places that no query takes are random ids of the whole vocabulary, as in the released code, so that by chance a key
@@ -82,10 +82,6 @@ class MQAR(DrawnWorkload[MQARConfig], Workload[MQARConfig]):
     def chance(self) -> float:
         """Of a guess among the values."""
         return 1.0 / (self.vocabulary - self.vocabulary // 2)
-
-    def draws(self, seed: int, purpose: Purpose) -> Iterator[np.random.Generator]:
-        """A generator for each sequence: one that is evaluated is drawn whether or not those before it are."""
-        return (generator(seed, purpose, number) for number in itertools.count())
 
     def evaluate(self, reader: Reader, seed: int, episodes: int) -> dict[str, float]:
         return self.recall(reader, seed, episodes, self.chance)

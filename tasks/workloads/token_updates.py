@@ -10,8 +10,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from models.stream import Ints
-from tasks.seeds import generator
-from tasks.sequences import RECALL_METRICS, DrawnWorkload, MostLength, Purpose, Reader, TokenBatch
+from tasks.sequences import RECALL_METRICS, ApartWorkload, MostLength, Reader, TokenBatch
 from tasks.workload import WorkloadConfig, workload
 
 BOS, SEPARATOR, QUERY, ANSWER = 1, 2, 3, 4
@@ -60,7 +59,7 @@ class TokenUpdatesConfig(WorkloadConfig):
 
 
 @workload(TokenUpdatesConfig)
-class TokenUpdates(DrawnWorkload[TokenUpdatesConfig]):
+class TokenUpdates(ApartWorkload[TokenUpdatesConfig]):
     """BOS, then (key value SEP) and filler in random order, QUERY, key, ANSWER; only what follows is scored, a value.
 
     A key that is told again has another value than just before; right is the last one.
@@ -71,9 +70,6 @@ class TokenUpdates(DrawnWorkload[TokenUpdatesConfig]):
     @property
     def vocabulary(self) -> int:
         return END_OF_FILLER
-
-    def draws(self, seed: int, purpose: Purpose) -> Iterator[np.random.Generator]:
-        return (generator(seed, purpose, number) for number in itertools.count())
 
     def evaluate(self, reader: Reader, seed: int, episodes: int) -> dict[str, float]:
         return self.recall(reader, seed, episodes, 1.0 / SYMBOLS)
