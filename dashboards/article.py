@@ -52,7 +52,7 @@ def render_article(article: Article, folder: Path) -> Path:
 
 def render_page(article: Article) -> str:
     """The HTML of `article`."""
-    pages = [(part.ablation, _page(part)) for part in article.parts]
+    pages = [(part.ablation, _page(part, number)) for number, part in enumerate(article.parts, start=1)]
     return render(
         "article.html.j2",
         ("report.css",),
@@ -62,6 +62,7 @@ def render_page(article: Article) -> str:
             (title, [page for ablation, page in pages if ablation == wanted])
             for title, wanted in (("Results", False), ("Ablations", True))
         ],
+        short=[page for ablation, page in pages if not ablation] or [page for _, page in pages],
         set_up=set_up(article),
         limits=limits(article),
         hardware=_hardware(article),
@@ -79,13 +80,17 @@ def set_up(article: Article) -> list[str]:
     trials = sum(part.report.counts["trials"] for part in article.parts)
     done = sum(part.report.counts["done"] for part in article.parts)
     sweeps = plural(len(article.parts), "sweep")
-    said = [f"{done:,} of {plural(trials, 'trial')} in {sweeps} have a result. Every number is a mean over seeds."]
-    if done:
-        said.append(
-            "Below each stand its 95% interval and the method of that; differences are paired by seed. All of it was "
-            "computed by the code and on the machines named at the end, and is drawn from the database that keeps it."
-        )
-    return said
+    machines = [
+        f"{record.get('cpu_model') or record.get('gpu') or 'a machine that does not say'}, {plural(cores, 'core')}"
+        for record in _machines(article).values()
+        if isinstance(cores := record.get("cores") or 0, int)
+    ]
+    return [
+        f"{done:,} of {plural(trials, 'trial')} in {sweeps} have a result. Numbers are means over seeds, with 95% "
+        "intervals where there are several; differences are paired by seed. All of it is drawn from the "
+        "database that keeps it.",
+        *([f"Computed on {listing(sorted(set(machines)))}."] if machines else []),
+    ]
 
 
 def limits(article: Article) -> list[str]:
@@ -93,6 +98,10 @@ def limits(article: Article) -> list[str]:
     said = list(article.limits)
     if article.missing:
         said.append(f"Not run, or given up: {listing(article.missing)}.")
+    if len({json.dumps(part.report.software, sort_keys=True) for part in article.parts}) > 1:
+        said.append(
+            "Not all sweeps were submitted by the same versions of the software: each sweep's own report names them."
+        )
     for part in article.parts:
         warnings = [*part.report.summary.warnings, *([part.remark] if part.remark else [])]
         said += [f"{part.report.name}: {warning}." for warning in warnings]
@@ -105,11 +114,11 @@ def found(part: Part) -> tuple[str, ...]:
     return tuple(told or [findings(panel) for panel in part.report.summary.panels])
 
 
-def _page(part: Part) -> PartPage:
+def _page(part: Part, number: int) -> PartPage:
     shown = _shown(part)
     style_of = styles(shown.panels, [chart for section in shown.sections for chart in section.charts])
     methods = mark_methods(replace(shown, panels=()))
-    name = part.spec.replace("/", "-")
+    name = f"part-{number}"
     return PartPage(
         name=name,
         title=part.report.name,
@@ -149,7 +158,8 @@ def _markdown(article: Article) -> Iterator[str]:
     yield f"# {_plain(article.question)}"
     yield f"{_plain(article.name)}, written {moment(article.created)}"
     yield "## In short"
-    yield "\n".join(f"- {_plain(text)}" for part in article.parts if not part.ablation for text in found(part)) or "–"
+    main = [part for part in article.parts if not part.ablation] or article.parts
+    yield "\n".join(f"- {_plain(f'{part.report.name}: {text}')}" for part in main for text in found(part)) or "–"
     yield "## Set-up"
     yield from map(_plain, [article.description, *set_up(article)])
     for title, wanted in (("Results", False), ("Ablations", True)):

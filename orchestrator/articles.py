@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.errors import RequestError
+from orchestrator.errors import ExecutorError, RequestError
 from orchestrator.machines import planned
 from orchestrator.newest import newest_sweep
 from orchestrator.reporting import relative_link, report_input
-from orchestrator.requests import SpecFile, existing_store, is_spec, spec_files, spec_path
-from orchestrator.spec import Suite, read_spec, read_suite
+from orchestrator.requests import SpecFile, existing_store, is_spec, member_files, spec_files, spec_path
+from orchestrator.spec import SpecError, Suite, read_spec, read_suite
 from orchestrator.store.states import SweepState
 from tasks.article import Article, Part
 
@@ -22,6 +24,12 @@ if TYPE_CHECKING:
     from orchestrator.settings import Settings
     from orchestrator.store.records import SweepRow
     from orchestrator.store.store import Store
+
+
+GONE = (SweepState.CANCELLED, SweepState.FAILED)
+
+UNFIT = re.compile(r"[^\w.-]+")
+"""What of a suite's name is not for the name of a folder."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +56,7 @@ def write_article(settings: Settings, name: str, folder: Path | None) -> Written
             f"an article answers a question, and the suite `{name}` asks none: add `question: ...` to it, or name a "
             "sweep"
         )
-    folder = folder or settings.report_folder(f"article-{suite.name}")
+    folder = folder or settings.report_folder(f"article-{UNFIT.sub('-', suite.name).strip('.-')}")
     article = _article(existing_store(settings), settings, suite, name, folder)
     if not article.parts:
         raise RequestError(f"no sweep of `{name}` has been submitted here: `slotsweep run {name}` runs them")
@@ -58,10 +66,11 @@ def write_article(settings: Settings, name: str, folder: Path | None) -> Written
 
 
 def _article(store: Store, settings: Settings, suite: Suite, name: str, folder: Path) -> Article:
-    sweeps = store.sweeps()
+    sweeps, path = store.sweeps(), spec_path(name)
+    ablations = {file.path.resolve() for one in suite.ablations for file in member_files(path, one)}
     parts, missing = [], []
     for file in spec_files(name):
-        part = _part(store, settings, sweeps, file, file.name in suite.ablations, folder)
+        part = _part(store, settings, sweeps, file, file.path.resolve() in ablations, folder)
         if part is None:
             missing.append(file.name)
         else:
@@ -74,14 +83,19 @@ def _article(store: Store, settings: Settings, suite: Suite, name: str, folder: 
         parts=tuple(parts),
         missing=tuple(missing),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
-        reproduce=(f"slotsweep run {name}", f"slotsweep report {name}"),
+        reproduce=(f"slotsweep run {shlex.quote(name)}", f"slotsweep report {shlex.quote(name)}"),
     )
 
 
 def _part(
     store: Store, settings: Settings, sweeps: Sequence[SweepRow], file: SpecFile, ablation: bool, folder: Path
 ) -> Part | None:
-    found = newest_sweep(store, sweeps, planned(read_spec(file.path), settings), (SweepState.CANCELLED,))
+    """The newest sweep of the spec in `file` that has ended well, or else any; None where there is none."""
+    try:
+        plan = planned(read_spec(file.path), settings)
+        found = newest_sweep(store, sweeps, plan, GONE) or newest_sweep(store, sweeps, plan, GONE[:1])
+    except (SpecError, RequestError, ExecutorError):  # its data are gone, or the cluster whose machine it names
+        found = None
     if found is None:
         return None
     row, seeds = found

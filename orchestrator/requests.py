@@ -65,6 +65,11 @@ def spec_files(name: str, overrides: Sequence[str] = ()) -> list[SpecFile]:
     return list(members.values())
 
 
+def member_files(suite: Path, member: str) -> list[SpecFile]:
+    """The files behind what the suite in file `suite` calls `member`."""
+    return spec_files(str(_member_path(suite, member)))
+
+
 def _members(name: str, path: Path, inside: tuple[Path, ...]) -> Iterator[tuple[str, Path]]:
     """Names and files of the specs behind `path`, which stands in the suites `inside`."""
     suite = read_suite(path)
@@ -74,8 +79,12 @@ def _members(name: str, path: Path, inside: tuple[Path, ...]) -> Iterator[tuple[
     if path in inside:
         raise RequestError(f"{path}: the suite names itself, through {', '.join(map(str, inside))}")
     for member in suite.members:
-        beside = path.parent / member
-        yield from _members(member, beside if beside.is_file() else spec_path(member), (*inside, path))
+        yield from _members(member, _member_path(path, member), (*inside, path))
+
+
+def _member_path(suite: Path, member: str) -> Path:
+    beside = suite.parent / member
+    return beside if beside.is_file() else spec_path(member)
 
 
 def spec_path(name: str) -> Path:

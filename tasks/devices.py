@@ -7,6 +7,7 @@ from typing import Literal, get_args
 from models.config import MechanismConfig
 from models.devices.device import DEVICE_CLASSES, DeviceClass
 from models.devices.form import objection
+from models.mechanism import MECHANISMS
 from tasks.kind import KINDS
 from tasks.workload import WORKLOADS, WorkloadConfig
 
@@ -35,7 +36,7 @@ def hindrance(
         return f"`kind: {kind}` runs on {', '.join(able)} only"
     if device == "mps" and dtype == "float64":
         return "mps has no float64: give `dtype: float32`, or run on cpu or cuda"
-    if workload is not None and device != "cpu":
+    if workload is not None and device != "cpu" and not MECHANISMS.implementation(mechanism.name).reads_ids:
         alone = WORKLOADS.implementation(workload.name).cpu_alone(workload)
         if alone is not None:
             return f"`{workload.name}`: {alone}"

@@ -155,6 +155,12 @@ MostLength = Annotated[
 ]
 
 
+def check_longer(config: Any) -> None:
+    """Raises ValueError for a `most_length` that no tested length reaches."""
+    if config.most_length is not None and not longer_lengths(config):
+        raise ValueError(f"`most_length` {config.most_length} must be twice `length` ({config.length}) or more")
+
+
 def longer_lengths(config: Any) -> tuple[int, ...]:
     """Lengths, rising, on which models are tested beside `length`."""
     length, most = config.length, getattr(config, "most_length", None) or 0

@@ -35,6 +35,10 @@ class AnyWorkload(ABC, Generic[W]):
     default_episodes: ClassVar[int] = 300
     """Episodes a trial averages over when the spec does not say: 1 where the stream is a recording."""
 
+    alike: ClassVar[bool] = True
+    """Whether streams of one config are of one length and ask at the same tokens, which memories that are trained on
+    streams need."""
+
     has_lines: ClassVar[bool] = False
     """True where tokens are log lines, whose words streams carry."""
 

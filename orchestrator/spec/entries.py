@@ -340,6 +340,11 @@ def check_reading(
         elif reads_ids and not trains and any(of.makes_streams for of in made.values()):
             wrong = f"`{one.path}`: {name} is a sequence model, which is trained: not for `kind: {kind}`"
             problems.add(one.node, wrong, expected=one_of(able))
+        elif not reads_ids and MECHANISMS.implementation(name).trained:
+            uneven = [known for known, of in made.items() if not of.alike]
+            if uneven:
+                wrong = f"`{one.path}`: {name} trains on streams that ask at the same tokens, unlike `{uneven[0]}`'s"
+                problems.add(one.node, wrong, expected="a mechanism that is not trained, or one that reads token ids")
 
 
 def check_lengths(workloads: Sequence[Placed], mechanisms: Sequence[Placed], problems: Problems) -> None:

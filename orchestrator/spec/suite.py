@@ -62,7 +62,7 @@ def _read(tree: MapNode, path: Path, problems: Problems) -> Suite:
             problems.add(value, f"`{key.text}` {shown(value)}", expected="text")
     members = _listed(tree, "suite", "a list of specs: `suite: [quick-start, mine.yaml]`", problems)
     ablations = _listed(tree, "ablations", "a list of those specs of `suite` that take its result apart", problems)
-    for name, node in ablations.items():
+    for name, node in ablations.items() if members else ():
         if name not in members:
             problems.add(node, f"{quoted(name)} is not in `suite`", expected=one_of(list(members)))
     limits = _listed(tree, "limits", "a list of sentences", problems)

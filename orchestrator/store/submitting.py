@@ -93,7 +93,8 @@ class Submitting(StorePart):
         ]
         with self.engine.begin() as connection:
             done = [_submitted_before(connection, one.id) or _add_sweep(connection, one, owner) for one in sweeps]
-            if sum(len(one.trials) for one in sweeps) >= MANY:
+        if sum(len(one.trials) for one in sweeps) >= MANY:
+            with self.engine.begin() as connection:
                 _count_anew(connection)
         return done
 

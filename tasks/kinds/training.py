@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
@@ -32,6 +33,9 @@ LOWER = ("bits_per_byte", "loss")
 """Of these scores lower ones are better."""
 
 OTHERS = {"loss": "loss, nats", "perplexity": "perplexity", "answerable": "answerable"}
+
+OTHER_TESTS = re.compile(r"metrics\.recall_(\d+)_(?:ids|pairs)")
+"""Columns of recall on sequences that are not as those that were trained on."""
 
 SOLVED = 0.9
 """Recall from which a seed counts as one that has found the rule."""
@@ -73,13 +77,15 @@ episodes: 2048             # sequences that a trained model is tested on
         from tasks.frontier import summarise
 
         sections: list[Section] = []
-        for number, title, cells in by_workload(rows, asked.until):
+        groups = by_workload(rows, asked.until)
+        for number, title, cells in groups:
             metric = next((name for name in SCORES if any(cell.values(name) for cell in cells)), None)
             if metric is None:
                 continue
             sections += [
-                _scores(number, title, cells, metric),
+                _scores(number, title, cells, metric, f"{title}: " if len(groups) > 1 else ""),
                 *state_section(number, title, cells),
+                *_longer(number, title, cells),
                 _seeds(number, title, cells, metric),
                 *_differences(number, title, cells, metric),
                 *_curves(number, title, cells, metric),
@@ -100,8 +106,8 @@ def _silent(cells: Sequence[NamedCell]) -> Iterator[str]:
         )
 
 
-def _scores(number: int, title: str, cells: Sequence[NamedCell], metric: str) -> Section:
-    """What each model reaches, and what it takes."""
+def _scores(number: int, title: str, cells: Sequence[NamedCell], metric: str, where: str) -> Section:
+    """What each model reaches, and what it takes. `where` leads the sentence that says which is best."""
     heading, bounds = SCORES[metric]
     others = {
         name: text for name, text in OTHERS.items() if name != metric and any(cell.values(name) for cell in cells)
@@ -131,18 +137,20 @@ def _scores(number: int, title: str, cells: Sequence[NamedCell], metric: str) ->
         )
         for cell in cells
     )
-    text = (_found(cells, metric), *_remarks(cells, metric))
+    text = (where + _found(cells, metric), *_remarks(cells, metric))
     return Section(f"models-{number}", f"Models: {title}", text, Grid(columns, rows), finding=True)
 
 
 def _found(cells: Sequence[NamedCell], metric: str) -> str:
-    """The best of those that do not look ahead, and the first."""
+    """The best of those that do not look ahead, and the first of the spec if it has results."""
     known = [cell for cell in cells if cell.values(metric)]
     fair = [cell for cell in known if LEAKS not in cell.label] or known
     lower = metric in LOWER
     best = sorted(fair, key=lambda cell: np.mean(list(cell.values(metric).values())), reverse=not lower)[0]
     said = f"{'Lowest' if lower else 'Highest'} {SCORES[metric][0]}: {_told(best, metric)}."
-    return said if best is known[0] else f"{said} The first of the spec: {_told(known[0], metric)}."
+    if cells[0] is best or cells[0] is not known[0]:
+        return said
+    return f"{said} The first of the spec: {_told(cells[0], metric)}."
 
 
 def _told(cell: NamedCell, metric: str) -> str:
@@ -192,6 +200,22 @@ def _trained(cell: NamedCell) -> str | None:
 def _only(cell: NamedCell, metric: str) -> Value:
     """A number that is the same for every seed."""
     return next(iter(cell.values(metric).values()), None)
+
+
+def _longer(number: int, title: str, cells: Sequence[NamedCell]) -> Iterator[Section]:
+    """Recall of longer sequences, and of more pairs, than any that was trained on."""
+    tested = {name for cell in cells for row in cell.done.values() for name in row if OTHER_TESTS.fullmatch(name)}
+    names = sorted(tested, key=lambda name: (name.endswith("_ids"), int(OTHER_TESTS.fullmatch(name)[1])))  # type: ignore[index]
+    metrics = [name.removeprefix("metrics.") for name in names]
+    if metrics:
+        columns = ("model", "recall", *(metric.removeprefix("recall_").replace("_", " ") for metric in metrics), "n")
+        rows = tuple(
+            (cell.label, *(cell.mean(metric, SHARE) for metric in ("recall", *metrics)), len(cell.values("recall")))
+            for cell in cells
+            if any(cell.values(metric) for metric in metrics)
+        )
+        text = ("Recall of the same models on sequences of more ids, or of more pairs, than any that they trained on.",)
+        yield Section(f"longer-{number}", f"Beyond the training: {title}", text, Grid(columns, rows), leading=True)
 
 
 def _seeds(number: int, title: str, cells: Sequence[NamedCell], metric: str) -> Section:

@@ -14,7 +14,7 @@ from models.stream import Floats, Ints, Stream
 from tasks.keys import Dim
 from tasks.neighbours import id_vectors, neighbours
 from tasks.seeds import generator
-from tasks.sequences import IGNORED, RECALL_METRICS, ApartWorkload, MostLength, Reader, TokenBatch
+from tasks.sequences import IGNORED, RECALL_METRICS, ApartWorkload, MostLength, Reader, TokenBatch, check_longer
 from tasks.workload import Workload, WorkloadConfig, workload
 
 
@@ -47,6 +47,7 @@ class MQARConfig(WorkloadConfig):
             raise ValueError(f"{self.pairs} pairs need a `vocabulary` of {2 * self.pairs + 2} or more")
         if self.length < self.least_length:
             raise ValueError(f"{self.pairs} pairs, {self.asked} queries need a `length` of {self.least_length} or more")
+        check_longer(self)
         return self
 
     @property
@@ -72,6 +73,7 @@ class MQAR(ApartWorkload[MQARConfig], Workload[MQARConfig]):
     """
 
     default_episodes = 2048
+    alike = False
     own_metrics = RECALL_METRICS
 
     @property
@@ -118,6 +120,10 @@ class MQAR(ApartWorkload[MQARConfig], Workload[MQARConfig]):
         targets = np.full(len(logs), IGNORED)
         targets[places] = values[asked]
         return ids, targets
+
+    @classmethod
+    def cpu_alone(cls, config: MQARConfig) -> str | None:
+        return "its streams ask at other tokens each, which the CPU alone reads"
 
     @classmethod
     def lengths(cls, config: MQARConfig) -> tuple[int, int]:

@@ -15,6 +15,7 @@ from tasks.sequences import (
     Purpose,
     Reader,
     TokenBatch,
+    check_longer,
     recall_metrics,
     score,
 )
@@ -55,6 +56,7 @@ class TokenRecallConfig(WorkloadConfig):
         most = self.most_pairs or self.pairs
         if self.length < 3 * most + AROUND:
             raise ValueError(f"{most} pairs need a `length` of {3 * most + AROUND} or more")
+        check_longer(self)
         return self
 
     @property

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from models.stream import Ints
-from tasks.sequences import RECALL_METRICS, ApartWorkload, MostLength, Reader, TokenBatch
+from tasks.sequences import RECALL_METRICS, ApartWorkload, MostLength, Reader, TokenBatch, check_longer
 from tasks.workload import WorkloadConfig, workload
 
 BOS, SEPARATOR, QUERY, ANSWER = 1, 2, 3, 4
@@ -45,6 +45,7 @@ class TokenUpdatesConfig(WorkloadConfig):
             raise ValueError(f"`pairs` and `distractors` are {self.pairs + self.distractors} keys; there are {SYMBOLS}")
         if self.length < self.least_length:
             raise ValueError(f"{self.told} keys and values told need a `length` of {self.least_length} or more")
+        check_longer(self)
         return self
 
     @property

@@ -63,6 +63,21 @@ def test_an_article_says_what_the_sweeps_of_a_suite_found(slotsweep, tmp_path: P
     assert "slotsweep run suite.yaml\nslotsweep report suite.yaml" in text
 
 
+def test_names_of_suites_stay_in_their_folder_and_ablations_may_be_suites(slotsweep, tmp_path: Path) -> None:
+    write(tmp_path)
+    (tmp_path / "inner.yaml").write_text("suite: [small.yaml]\n", encoding="utf-8")
+    odd = 'name: "../../x y"\nquestion: What?\nsuite: [inner.yaml]\nablations: [inner.yaml]\n'
+    (tmp_path / "my suite.yaml").write_text(odd, encoding="utf-8")
+    assert slotsweep("run", "small.yaml", "--executor", "inline").code == 0
+    page = Path(slotsweep("report", "my suite.yaml", "--json").json["report"])
+    assert page.parent.name == "article-x-y"
+    text = page.with_suffix(".md").read_text(encoding="utf-8")
+    assert "## Results" not in text
+    assert "## Ablations\n\n### small" in text
+    assert "slotsweep run 'my suite.yaml'" in text
+    assert "Nothing has been measured yet" not in page.read_text(encoding="utf-8")
+
+
 def test_a_suite_without_a_question_has_no_article(slotsweep, tmp_path: Path) -> None:
     write(tmp_path)
     (tmp_path / "suite.yaml").write_text("suite: [small.yaml]\n", encoding="utf-8")

@@ -106,6 +106,7 @@ def test_recall_is_over_all_queries() -> None:
         ({"pairs": 2, "queries": 3}, r"`queries: 3` ask for more keys than `pairs: 2` bring"),
         ({"pairs": 4, "vocabulary": 8}, "4 pairs need a `vocabulary` of 10 or more"),
         ({"alpha": 0.0}, "alpha"),
+        ({"most_length": 127}, r"`most_length` 127 must be twice `length` \(64\) or more"),
     ],
 )
 def test_impossible_options_are_refused(fields: dict[str, Any], message: str) -> None:

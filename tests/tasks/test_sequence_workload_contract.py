@@ -15,7 +15,7 @@ from models.config import Config
 from models.stream import Ints
 from tasks.catalogue import CORPORA
 from tasks.corpora import CorpusError, absence
-from tasks.sequences import IGNORED, SequenceWorkload, TokenBatch
+from tasks.sequences import IGNORED, SequenceWorkload, TokenBatch, longer_lengths
 from tasks.workload import WORKLOADS, WorkloadConfig
 
 DATA = Path(os.environ.get("SLOTSWEEP_DATA") or "/nonexistent")
@@ -26,7 +26,7 @@ CONFIGS: dict[str, list[dict[str, Any]]] = {
     "token_updates": [
         {},
         {"pairs": 1, "changes": 0, "distractors": 0, "length": 7},
-        {"changes": 8, "most_length": 256},
+        {"pairs": 3, "changes": 3, "length": 64, "most_length": 256},
     ],
     "wikitext2": [{"part": "first_megabyte"}, {"part": "first_megabyte", "length": 1}],
     "text_file": [
@@ -204,9 +204,10 @@ def test_metrics_are_those_that_are_named(name: str, fields: dict[str, Any]) -> 
     workload = build(name, fields)
     reader = Constant(workload.vocabulary)
     metrics = workload.evaluate(reader, 0, 5)
-    assert set(metrics) == set(workload.own_metrics) >= {"loss"}
+    longer = longer_lengths(workload.config) if "most_length" in fields else ()
+    assert set(metrics) == {*workload.own_metrics, *(f"recall_{length}_ids" for length in longer)} >= {"loss"}
     assert all(np.isfinite(value) for value in metrics.values())
-    assert reader.longest <= workload.length
+    assert reader.longest <= type(workload).tested(workload.config) == max((workload.length, *longer))
 
 
 @every_workload

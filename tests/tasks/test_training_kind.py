@@ -58,6 +58,26 @@ def test_seeds_that_found_the_rule_and_seeds_that_say_nothing_are_counted() -> N
     assert models["loss, nats"].n == 4
 
 
+def test_what_was_found_is_said_first_and_the_first_of_the_spec_beside_it() -> None:
+    first, best = rows("triple_memory", [recall(0.1), recall(0.2)]), rows("transformer", [recall(0.9), recall(0.7)])
+    [said, *_] = section(Training.summarise(first + best), "models-1").text
+    assert said.startswith("Highest recall: transformer with 0.800 [")
+    assert "worst of 2 seeds 0.700. The first of the spec: triple_memory with 0.150 [" in said
+    failed = [row | {"state": "failed"} for row in first]
+    [said, *_] = section(Training.summarise(failed + best), "models-1").text
+    assert "The first of the spec" not in said
+    several = best + rows("transformer", [recall(0.5)], {"name": "token_recall", "length": 32})
+    summary = Training.summarise(several)
+    assert section(summary, "models-2").text[0] == "length 32: Highest recall: transformer with 0.500 (one seed)."
+
+
+def test_recall_beyond_the_training_has_a_table() -> None:
+    longer = [{**recall(0.9), "recall_256_ids": 0.5, "recall_1024_ids": 0.25, "recall_5_pairs": 0.75}]
+    [found] = table(Training.summarise(rows("transformer", longer) + rows("triple_latent", [recall(0.1)])), "longer-1")
+    assert list(found) == ["model", "recall", "5 pairs", "256 ids", "1024 ids", "n"]
+    assert found["1024 ids"].mean == 0.25
+
+
 def test_text_is_scored_in_bits_beside_what_frequencies_give() -> None:
     text = {"name": "wikitext2", "length": 128}
     bits = [{"bits_per_byte": b, "loss": b / 1.44, "perplexity": 2.0**b, "unigram_bits": 4.6} for b in (5.0, 5.2, 5.1)]

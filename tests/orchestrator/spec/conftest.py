@@ -66,7 +66,8 @@ class HitterConfig(SlotConfig):
 class Plain:
     """What reading a spec asks of workloads and mechanisms."""
 
-    has_lines = makes_ids = reads_ids = may_be_long = reads_long = False
+    has_lines = makes_ids = reads_ids = may_be_long = reads_long = trained = False
+    makes_streams = alike = True
     own_metrics = ()
     reads_lines = False
 

@@ -7,6 +7,7 @@ import pytest
 from orchestrator.doubts import doubts
 from orchestrator.plan import Plan, trains_together
 from orchestrator.spec import SpecError, read_spec
+from tasks.devices import classes_for
 
 SPEC = """\
 name: models
@@ -117,6 +118,18 @@ def test_what_makes_both_is_read_by_models_and_by_memories() -> None:
     assert ":4:14: `mechanisms.0`: transformer is a sequence model, which is trained: not for `kind: frontier`" in text
     assert "`kind: training`" in text
     assert len(Plan(read_spec(frontier.replace("{name: transformer, steps: 2}, ", ""))).cells) == 1
+
+
+def test_memories_that_are_trained_on_streams_are_refused_where_these_differ() -> None:
+    text = refused(MIXED.replace("{name: dp_cache}", "{name: mlp_gate, budget: 8}"))
+    assert ":4:45: `mechanisms.1`: mlp_gate trains on streams that ask at the same tokens, unlike `mqar`'s" in text
+
+
+def test_streams_of_mqar_are_read_by_cpus_and_its_ids_by_any_device() -> None:
+    spec = read_spec(f"{MIXED}device: any\n")
+    [workload] = spec.workloads()
+    able = [classes_for("any", "training", one, "float32", workload) for one in spec.mechanism_configs()]
+    assert able == [{"cpu", "cuda", "mps"}, {"cpu"}]
 
 
 def test_untrained_places_are_doubted_where_longer_sequences_are_tested() -> None:
