@@ -58,8 +58,16 @@ episodes: 3
 
 
 def conductors(place: Place) -> list[psutil.Process]:
-    """Conductors that run in `place`."""
-    return [process for process in place.processes() if CONDUCTOR in " ".join(_line(process))]
+    """Conductors that run in `place`. What one of them starts has its command line for a moment, and is none."""
+    found = {process.pid: process for process in place.processes() if CONDUCTOR in " ".join(_line(process))}
+    return [process for process in found.values() if _parent(process) not in found]
+
+
+def _parent(process: psutil.Process) -> int | None:
+    try:
+        return process.ppid()
+    except psutil.Error:
+        return None
 
 
 def _line(process: psutil.Process) -> list[str]:
