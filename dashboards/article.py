@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from dashboards.grids import grid_legend, printed_rows
 from dashboards.markup import MARKDOWN_SPECIALS, markdown_table
-from dashboards.page import Table, hardware_table
+from dashboards.page import hardware_table
 from dashboards.rendering import moment, render
 from dashboards.sections import SectionPage, section_page
 from dashboards.style import styles
@@ -52,20 +52,17 @@ def render_article(article: Article, folder: Path) -> Path:
 
 def render_page(article: Article) -> str:
     """The HTML of `article`."""
-    pages = [(part.ablation, _page(part, number)) for number, part in enumerate(article.parts, start=1)]
+    chapters = [(title, [_page(part, number) for number, part in parts]) for title, parts in _chapters(article)]
     return render(
         "article.html.j2",
         ("report.css",),
         ("report.js",),
         article=article,
-        chapters=[
-            (title, [page for ablation, page in pages if ablation == wanted])
-            for title, wanted in (("Results", False), ("Ablations", True))
-        ],
-        short=[page for ablation, page in pages if not ablation] or [page for _, page in pages],
+        chapters=chapters,
+        short=chapters[0][1] if chapters else [],
         set_up=set_up(article),
         limits=limits(article),
-        hardware=_hardware(article),
+        hardware=hardware_table(_machines(article).values()),
         software=next((part.report.software for part in article.parts), {}),
     )
 
@@ -114,6 +111,16 @@ def found(part: Part) -> tuple[str, ...]:
     return tuple(told or [findings(panel) for panel in part.report.summary.panels])
 
 
+def _chapters(article: Article) -> list[tuple[str, list[tuple[int, Part]]]]:
+    """Results, and what takes them apart, as far as there are any: titles, and numbered parts."""
+    numbered = list(enumerate(article.parts, start=1))
+    chapters = [
+        (title, [(number, part) for number, part in numbered if part.ablation == ablation])
+        for title, ablation in (("Results", False), ("Ablations", True))
+    ]
+    return [(title, parts) for title, parts in chapters if parts]
+
+
 def _page(part: Part, number: int) -> PartPage:
     shown = _shown(part)
     style_of = styles(shown.panels, [chart for section in shown.sections for chart in section.charts])
@@ -145,10 +152,6 @@ def _shown(part: Part) -> Summary:
     return replace(summary, sections=tuple(leading or summary.sections[:1]))
 
 
-def _hardware(article: Article) -> Table:
-    return hardware_table(_machines(article).values())
-
-
 def _machines(article: Article) -> Mapping[str, Mapping[str, object]]:
     records = (record for part in article.parts for record in part.report.hardware)
     return {json.dumps(record, sort_keys=True, default=str): record for record in records}
@@ -158,15 +161,15 @@ def _markdown(article: Article) -> Iterator[str]:
     yield f"# {_plain(article.question)}"
     yield f"{_plain(article.name)}, written {moment(article.created)}"
     yield "## In short"
-    main = [part for part in article.parts if not part.ablation] or article.parts
-    yield "\n".join(f"- {_plain(f'{part.report.name}: {text}')}" for part in main for text in found(part)) or "–"
+    chapters = _chapters(article)
+    first = chapters[0][1] if chapters else []
+    told = (f"{part.report.name}: {text}" for _, part in first for text in found(part))
+    yield "\n".join(f"- {_plain(text)}" for text in told) or "–"
     yield "## Set-up"
     yield from map(_plain, [article.description, *set_up(article)])
-    for title, wanted in (("Results", False), ("Ablations", True)):
-        parts = [part for part in article.parts if part.ablation == wanted]
-        if parts:
-            yield f"## {title}"
-        for part in parts:
+    for title, parts in chapters:
+        yield f"## {title}"
+        for _, part in parts:
             yield from _part_markdown(part)
     yield "## Limits"
     yield "\n".join(f"- {_plain(text)}" for text in limits(article)) or "–"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.errors import ExecutorError, RequestError
 from orchestrator.machines import planned
-from orchestrator.newest import newest_sweep
+from orchestrator.newest import GONE, newest_sweep
 from orchestrator.reporting import relative_link, report_input
 from orchestrator.requests import SpecFile, existing_store, is_spec, member_files, spec_files, spec_path
 from orchestrator.spec import SpecError, Suite, read_spec, read_suite
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from orchestrator.store.records import SweepRow
     from orchestrator.store.store import Store
 
-
-GONE = (SweepState.CANCELLED, SweepState.FAILED)
 
 UNFIT = re.compile(r"[^\w.-]+")
 """What of a suite's name is not for the name of a folder."""
@@ -93,7 +91,7 @@ def _part(
     """The newest sweep of the spec in `file` that has ended well, or else any; None where there is none."""
     try:
         plan = planned(read_spec(file.path), settings)
-        found = newest_sweep(store, sweeps, plan, GONE) or newest_sweep(store, sweeps, plan, GONE[:1])
+        found = newest_sweep(store, sweeps, plan, GONE) or newest_sweep(store, sweeps, plan, [SweepState.CANCELLED])
     except (SpecError, RequestError, ExecutorError):  # its data are gone, or the cluster whose machine it names
         found = None
     if found is None:

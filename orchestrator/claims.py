@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.errors import NotThereError
 from orchestrator.lacking import part_lacking
 from orchestrator.machines import planned
-from orchestrator.newest import newest_sweep
+from orchestrator.newest import GONE, newest_sweep
 from orchestrator.preflight import check_before_submitting
 from orchestrator.reporting import relative_link
 from orchestrator.requests import load_spec
@@ -25,9 +25,6 @@ from tasks.certificate import Certificate, Judgement, claim_record
 
 if TYPE_CHECKING:
     from tasks.claims import Paper
-
-GONE = (SweepState.CANCELLED, SweepState.FAILED)
-"""States of a sweep that is of no use to a claim any more: another one is submitted."""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,9 @@ from orchestrator.store.store import Store
 if TYPE_CHECKING:
     from orchestrator.store.records import SweepRow
 
+GONE = (SweepState.CANCELLED, SweepState.FAILED)
+"""States of a sweep that is of no use any more where there may be a better one."""
+
 MOST_LISTED = 20
 """Seeds up to which they are named one by one."""
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from tasks.attention import ATTENTION_METRICS
-from tasks.cells import Cell, Row, group_cells, name_curves, panels
-from tasks.labels import ANY, MOST_LINES, SHARE, NamedCell, name_cells
+from tasks.cells import Row, group_cells, panels
+from tasks.labels import ANY, SHARE, NamedCell, lines_by_size, name_cells
 from tasks.staircase import on_frontier
-from tasks.summary import Chart, Grid, Line, Section, Value
+from tasks.summary import Chart, Grid, Section, Value
 
 ERROR, AGREEMENT = ATTENTION_METRICS
 
@@ -29,50 +29,31 @@ def attention_sections(rows: Sequence[Row]) -> Iterator[Section]:
     for number, (title, cells) in enumerate(panels(group_cells(rows)), start=1):
         named = [one for one in name_cells(cells) if one.values(ERROR) or one.values(AGREEMENT)]
         if named:
-            named.sort(key=lambda one: (_mean(one, "bytes"), one.label))
+            named.sort(key=lambda one: (one.average("bytes"), one.label))
             columns = ("mechanism", "slots", "bytes", ERROR, AGREEMENT, "recall", "frontier")
             table = Grid(columns, tuple(_row(one, leads) for one, leads in zip(named, _leading(named), strict=True)))
-            lines = tuple(_lines(cells, named))
+            having = [one for one in named if one.values(ERROR)]
+            lines = tuple(lines_by_size(having, _bytes, ERROR, ANY, "minimize", cells))
             charts = (Chart("bytes", ERROR, lines, log_x=True),) if lines else ()
             yield Section(f"attention-{number}", f"Attention: {title}", TEXT, table, charts, leading=True)
 
 
-def _mean(one: NamedCell, metric: str) -> float:
-    return float(np.mean(list(one.values(metric).values() or [np.nan])))
+def _bytes(one: NamedCell) -> float:
+    return one.average("bytes")
 
 
 def _leading(named: Sequence[NamedCell]) -> list[bool]:
     """Whether no other has at most its error at no larger size, one of the two strictly better."""
-    return on_frontier([_mean(one, "bytes") for one in named], [-_mean(one, ERROR) for one in named])
+    return on_frontier([one.average("bytes") for one in named], [-one.average(ERROR) for one in named])
 
 
 def _row(one: NamedCell, leads: bool) -> tuple[Value, ...]:
     return (
         one.label,
-        _mean(one, "slots"),
-        _mean(one, "bytes"),
+        one.average("slots"),
+        one.average("bytes"),
         one.mean(ERROR, (0.0, np.inf)),
         one.mean(AGREEMENT, SHARE),
         one.mean("recall", SHARE),
         "least error" if leads else None,
     )
-
-
-def _lines(cells: Sequence[Cell], named: Sequence[NamedCell]) -> Iterator[Line]:
-    """A line for each curve, by rising bytes, of many those of least error; an empty memory has no place on it."""
-    curve_of = {id(cell): name.label for cell, name in zip(cells, name_curves(cells), strict=True)}
-    curves: dict[str, list[NamedCell]] = {}
-    for one in named:
-        if one.values(ERROR) and _mean(one, "bytes") > 0.0:
-            curves.setdefault(curve_of[id(one.cell)], []).append(one)
-    closest = sorted(curves, key=lambda label: min(_mean(one, ERROR) for one in curves[label]))[:MOST_LINES]
-    for label in [label for label in curves if label in closest]:
-        points = curves[label]
-        errors = [error for one in points if (error := one.mean(ERROR, ANY)) is not None]
-        yield Line(
-            label,
-            tuple(_mean(one, "bytes") for one in points),
-            tuple(error.mean for error in errors),
-            tuple(error.low for error in errors),
-            tuple(error.high for error in errors),
-        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from models.stream import Floats
-from tasks.cells import Cell, group_cells, name_curves, panels
+from tasks.cells import Cell, CurveName, group_cells, name_curves, panels
+from tasks.search import Direction
 from tasks.sequential import SeedsUntil, metric_interval
 from tasks.series import steps_name
 from tasks.statistics import mean_intervals
@@ -51,6 +52,10 @@ class NamedCell:
         """The metric's mean over seeds with its interval; None where no seed has it."""
         values = np.array(list(self.values(metric).values()), dtype=np.float64)
         return metric_interval(self.until, metric, values, bounds=bounds) if len(values) else None
+
+    def average(self, metric: str) -> float:
+        """The metric's mean over seeds; not a number where no seed has it."""
+        return float(np.mean(list(self.values(metric).values()) or [np.nan]))
 
     def _rows_with(self, name: str) -> list[dict[str, Any]]:
         return [row for row in self.done.values() if row.get(f"series.{name}")]
@@ -134,6 +139,41 @@ def legible(cells: Sequence[NamedCell]) -> list[NamedCell]:
         if recall is not None and (leader is None or recall.mean > leader.mean):
             best[name] = cell
     return list(best.values() or cells)[:MOST_LINES]
+
+
+def lines_by_size(
+    cells: Sequence[NamedCell],
+    size: Callable[[NamedCell], float],
+    metric: str,
+    bounds: tuple[float, float],
+    better: Direction,
+    beside: Sequence[Cell],
+) -> list[Line]:
+    """A line for each curve of `cells`, which come by rising `size`: the metric against it, of many curves the best.
+
+    What has no size has no place on its axis. Curves have the names that tell them apart `beside` all of these.
+    """
+    names = {id(cell): name for cell, name in zip(beside, name_curves(beside), strict=True)}
+    curves: dict[CurveName, list[NamedCell]] = {}
+    for cell in cells:
+        if size(cell) > 0.0:
+            curves.setdefault(names[id(cell.cell)], []).append(cell)
+    sign = 1.0 if better == "minimize" else -1.0
+    best = sorted(curves, key=lambda name: min(sign * cell.average(metric) for cell in curves[name]))[:MOST_LINES]
+    lines = []
+    for name in [name for name in curves if name in best]:
+        means = [interval for cell in curves[name] if (interval := cell.mean(metric, bounds)) is not None]
+        lines.append(
+            Line(
+                name.label,
+                tuple(size(cell) for cell in curves[name]),
+                tuple(mean.mean for mean in means),
+                tuple(mean.low for mean in means),
+                tuple(mean.high for mean in means),
+                joined=len(means) > 1,
+            )
+        )
+    return lines
 
 
 def _number(value: Any) -> str:

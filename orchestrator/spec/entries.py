@@ -320,12 +320,11 @@ def check_reading(
     """Report mechanisms that cannot read what a workload makes, and a job type that has no use for it."""
     made = {name: WORKLOADS.implementation(name) for one in workloads if (name := one.entry.fixed["name"]) in WORKLOADS}
     trains = kind is None or KINDS.implementation(kind).sequences
-    able = [f"`kind: {known}`" for known, _, implementation in KINDS if implementation.sequences]
     for one in workloads:
         name = one.entry.fixed["name"]
         if not trains and name in made and not made[name].makes_streams:
             wrong = f"`{name}` makes token ids, which sequence models are trained on: not for `kind: {kind}`"
-            problems.add(one.node, wrong, expected=one_of(able))
+            problems.add(one.node, wrong, expected=_kinds_that_train())
     for one in mechanisms:
         name = one.entry.fixed["name"]
         if name not in MECHANISMS:
@@ -339,12 +338,17 @@ def check_reading(
             problems.add(one.node, wrong, expected=f"a mechanism that reads {makes}: {', '.join(fitting)}")
         elif reads_ids and not trains and any(of.makes_streams for of in made.values()):
             wrong = f"`{one.path}`: {name} is a sequence model, which is trained: not for `kind: {kind}`"
-            problems.add(one.node, wrong, expected=one_of(able))
+            problems.add(one.node, wrong, expected=_kinds_that_train())
         elif not reads_ids and MECHANISMS.implementation(name).trained:
             uneven = [known for known, of in made.items() if not of.alike]
             if uneven:
                 wrong = f"`{one.path}`: {name} trains on streams that ask at the same tokens, unlike `{uneven[0]}`'s"
                 problems.add(one.node, wrong, expected="a mechanism that is not trained, or one that reads token ids")
+
+
+def _kinds_that_train() -> str:
+    """Job types of sequence models, in words. Loads all job types."""
+    return one_of([f"`kind: {known}`" for known, _, implementation in KINDS if implementation.sequences])
 
 
 def check_lengths(workloads: Sequence[Placed], mechanisms: Sequence[Placed], problems: Problems) -> None:

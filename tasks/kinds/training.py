@@ -34,7 +34,7 @@ LOWER = ("bits_per_byte", "loss")
 
 OTHERS = {"loss": "loss, nats", "perplexity": "perplexity", "answerable": "answerable"}
 
-OTHER_TESTS = re.compile(r"metrics\.recall_(\d+)_(?:ids|pairs)")
+OTHER_TESTS = re.compile(r"metrics\.recall_(\d+)_(ids|pairs)")
 """Columns of recall on sequences that are not as those that were trained on."""
 
 SOLVED = 0.9
@@ -145,9 +145,9 @@ def _found(cells: Sequence[NamedCell], metric: str) -> str:
     """The best of those that do not look ahead, and the first of the spec if it has results."""
     known = [cell for cell in cells if cell.values(metric)]
     fair = [cell for cell in known if LEAKS not in cell.label] or known
-    lower = metric in LOWER
-    best = sorted(fair, key=lambda cell: np.mean(list(cell.values(metric).values())), reverse=not lower)[0]
-    said = f"{'Lowest' if lower else 'Highest'} {SCORES[metric][0]}: {_told(best, metric)}."
+    word, choose = ("Lowest", min) if metric in LOWER else ("Highest", max)
+    best = choose(fair, key=lambda cell: cell.average(metric))
+    said = f"{word} {SCORES[metric][0]}: {_told(best, metric)}."
     if cells[0] is best or cells[0] is not known[0]:
         return said
     return f"{said} The first of the spec: {_told(cells[0], metric)}."
@@ -204,11 +204,13 @@ def _only(cell: NamedCell, metric: str) -> Value:
 
 def _longer(number: int, title: str, cells: Sequence[NamedCell]) -> Iterator[Section]:
     """Recall of longer sequences, and of more pairs, than any that was trained on."""
-    tested = {name for cell in cells for row in cell.done.values() for name in row if OTHER_TESTS.fullmatch(name)}
-    names = sorted(tested, key=lambda name: (name.endswith("_ids"), int(OTHER_TESTS.fullmatch(name)[1])))  # type: ignore[index]
-    metrics = [name.removeprefix("metrics.") for name in names]
+    names = {name for cell in cells for row in cell.done.values() for name in row}
+    tested = sorted(
+        (found[2] == "ids", int(found[1]), found[2]) for name in names if (found := OTHER_TESTS.fullmatch(name))
+    )
+    metrics = [f"recall_{count}_{what}" for _, count, what in tested]
     if metrics:
-        columns = ("model", "recall", *(metric.removeprefix("recall_").replace("_", " ") for metric in metrics), "n")
+        columns = ("model", "recall", *(f"{count} {what}" for _, count, what in tested), "n")
         rows = tuple(
             (cell.label, *(cell.mean(metric, SHARE) for metric in ("recall", *metrics)), len(cell.values("recall")))
             for cell in cells
