@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -129,8 +130,13 @@ def test_a_sweep_starts_the_machines_that_it_needs(machine: Machine) -> None:
         {**machine.container_environment(tree), "RAY_HEAD_IP": machine.ip, "RAY_OVERRIDE_RESOURCES": gpu},
     )
     assert joined.returncode == 0, joined.stdout
-    nodes = json.loads(as_user(machine, token, "workers", "--json").stdout)["nodes"]
-    [node] = [node for node in nodes if node["cuda"]]
+
+    def with_gpus() -> list[Any]:
+        nodes = json.loads(as_user(machine, token, "workers", "--json").stdout)["nodes"]
+        return [node for node in nodes if node["cuda"]]
+
+    wait_for(lambda: bool(with_gpus()), 60, "the machine with a GPU among the nodes")
+    [node] = with_gpus()
     assert (node["cpus"], node["cuda"], node["accelerator"]) == (4, 1, "T4")
 
 
