@@ -48,9 +48,11 @@ def inline_commands() -> set[str]:
 @pytest.mark.xdist_group("ray")
 def test_every_command_of_the_readme_runs(tmp_path: Path) -> None:
     environment = {
-        **{k: v for k, v in os.environ.items() if not k.startswith("SLOTSWEEP_") or k == "SLOTSWEEP_DATA"},
+        **{k: v for k, v in os.environ.items() if not k.startswith("SLOTSWEEP_")},
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     }
+    if data := os.environ.get("SLOTSWEEP_DATA"):
+        environment["SLOTSWEEP_DATA"] = str(Path(data).resolve())  # commands run in another folder
     seen = {"slotsweep run quick-start"}
     for name, text in named_files().items():
         (tmp_path / f"{name}.yaml").write_text(text)

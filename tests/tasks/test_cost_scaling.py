@@ -132,7 +132,7 @@ def test_an_overhead_that_is_none_is_not_shown_as_a_tiny_one() -> None:
         assert (found.mean if isinstance(found, Interval) else found) == overhead
 
 
-def exponents() -> tuple[Summary, dict[str, float]]:
+def exponents() -> dict[str, float]:
     """Measured now: of a build, of a read of the cache, and of attention's read, alone and beside an overhead."""
     shape = {"name": "associative_recall", "items": 64, "classes": 16, "dim": 16, "noise": 0.3}
     trees = [{**shape, "repeats": repeats} for repeats in (16, 32, 64, 128, 256)]
@@ -140,7 +140,7 @@ def exponents() -> tuple[Summary, dict[str, float]]:
     summary = KINDS.implementation("cost_scaling").summarise(rows_of("cost_scaling", trees, mechanisms, 3, 5))
     apart = "exponent beside overhead"
     assert value_of(summary, "read", ("dp_cache", "read"), apart) == "undefined: grows less than 1.5 times"
-    return summary, {
+    return {
         "build": slope(value_of(summary, "build", ("dp_cache", "build, naive"), "exponent")),
         "cache": slope(value_of(summary, "read", ("dp_cache", "read"), "exponent")),
         "attention": slope(value_of(summary, "read", ("full_attention", "read"), "exponent")),
@@ -156,15 +156,16 @@ def value_of(summary: Summary, group: str, row: tuple[str, str], name: str) -> V
     return found[table.columns.index(name)]
 
 
+@pytest.mark.alone
 def test_exponents_of_building_and_reading_are_those_of_the_rule() -> None:
     """A build is linear; a read does not grow with the stream, or linearly beside an overhead.
 
-    Measured anew, twice at most, where other work took the processor and thereby caches.
+    Measured anew, twice at most, where the machine or other work on it disturbed the times.
     """
-    wanted = {"build": (1.0, 0.1), "cache": (0.0, 0.1), "attention beside overhead": (1.0, 0.2)}
+    wanted = {"build": (1.0, 0.1), "cache": (0.0, 0.15), "attention beside overhead": (1.0, 0.2)}
     for _ in range(3):
-        summary, found = exponents()
-        if not summary.warnings or all(abs(found[name] - one) < by for name, (one, by) in wanted.items()):
+        found = exponents()
+        if all(abs(found[name] - one) < by for name, (one, by) in wanted.items()):
             break
     for name, (one, by) in wanted.items():
         assert found[name] == pytest.approx(one, abs=by), name
