@@ -9,6 +9,7 @@ from torch.nn import Module
 from torch.nn.functional import scaled_dot_product_attention, silu
 
 from models.sequence.layers import Dropout, FeedForward, Linear, join_heads, split_heads
+from models.sequence.local_attention import block_size, local_attention
 from models.sequence.model import Block, SequenceModel, State, taken
 
 if TYPE_CHECKING:
@@ -43,16 +44,21 @@ class Attention(Block):
         return mixed
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, lanes: int, at: Tensor | None) -> Tensor:
-        """Values read at positions `at`; fused, unless weights are dropped or only some positions read."""
+        """Values read at positions `at`; by blocks where a window is short, fused where nothing else is asked for."""
+        if at is None and self.window is not None and key.shape[1] > 2 * block_size(self.window):
+            return local_attention(query, key, value, self.window, lambda weights: self.dropped(weights, lanes))
         if at is None and not (self.training and self.weight_drop.share):
             # Fused kernels take heads of their own dimension alone, of which each lane here is one.
             mask = None if self.window is None else ~self.hidden(key, at)
             query, key, value = query[:, None], key[:, None], value[:, None]
             return scaled_dot_product_attention(query, key, value, mask, is_causal=mask is None)[:, 0]
         scores = (query @ key.mT / key.shape[2] ** 0.5).masked_fill(self.hidden(key, at), float("-inf"))
-        weights = scores.softmax(2)
+        return self.dropped(scores.softmax(2), lanes) @ value
+
+    def dropped(self, weights: Tensor, lanes: int) -> Tensor:
+        """Attention weights [S·B·H, ...] with the dropout of each lane."""
         kept: Tensor = self.weight_drop(weights.view(lanes, -1, *weights.shape[1:])).view_as(weights)
-        return kept @ value
+        return kept
 
     def hidden(self, key: Tensor, at: Tensor | None) -> Tensor:
         """Which of the tokens of `key` [N, T, w] those at positions `at` must not see [P, T]."""
