@@ -63,8 +63,8 @@ class RetrievalConfig(MemoryGatesConfig):
         0.01,
         ge=0.0,
         le=2.0,
-        description="novelty threshold: a slot opens when 1 - max cos is above it; where `learned` starts from. Low, so "
-        "that slots take copies alone: training moves keys that differ near each other",
+        description="novelty threshold: a slot opens when 1 - max cos is above it; where `learned` starts from. Low, "
+        "so that slots take copies alone: training moves keys that differ near each other",
     )
     slots: int = Field(64, ge=1, le=65536, description="most slots of a sequence; beyond, the least used leaves")
     decay: float = Field(
