@@ -9,7 +9,7 @@ from torch.nn import Module
 from torch.nn.functional import scaled_dot_product_attention, silu
 
 from models.sequence.layers import Dropout, FeedForward, Linear, join_heads, split_heads
-from models.sequence.local_attention import block_size, local_attention
+from models.sequence.local_attention import block_size, local_attention, outside
 from models.sequence.model import Block, SequenceModel, State, taken
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Attention(Block):
         """Which of the tokens of `key` [N, T, w] those at positions `at` must not see [P, T]."""
         places = arange(key.shape[1], device=key.device)
         here = (places if at is None else at)[:, None]
-        return places > here if self.window is None else (places > here) | (places <= here - self.window)
+        return outside(places, here, self.window)
 
     def mix_next(self, u: Tensor, state: State) -> Tensor:
         query, key, value = (split_heads(part[:, :, None], self.heads) for part in self.project(u).chunk(3, dim=2))

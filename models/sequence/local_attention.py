@@ -49,6 +49,11 @@ def hidden(asked: Tensor, window: int) -> Tensor:
     _, count, size, _ = asked.shape
     seen = arange(-size, size, device=asked.device)
     here = arange(size, device=asked.device)[:, None]
-    outside = (seen > here) | (seen <= here - window)
     first = arange(count, device=asked.device)[:, None, None] == 0
-    return outside | (first & (seen < 0))
+    return outside(seen, here, window) | (first & (seen < 0))
+
+
+def outside(seen: Tensor, here: Tensor, window: int | None) -> Tensor:
+    """Which positions `seen` come after those `here`, or so long before that they are in no `window` of theirs."""
+    later = seen > here
+    return later if window is None else later | (seen <= here - window)
