@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from typing import Any
 
@@ -159,11 +160,18 @@ def test_every_mechanism_comes_before_a_second_kind_of_any() -> None:
     assert names == [("h2o", config("h2o").model_dump()["variant"]), ("tova", None), ("h2o", "half_recent")]
 
 
-def test_no_time_leaves_kinds_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_time_leaves_out_kinds_of_mechanisms_that_were_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agreement, "SECONDS", -1.0)
-    found = probe([config("h2o")], "cpu", "float32")
+    found = probe([config("h2o"), config("h2o", variant="half_recent"), config("tova")], "cpu", "float32")
     assert isinstance(found, Agreement)
-    assert (found.ok, found.kinds, found.left_out, found.tolerance) == (True, 0, 1, CPU_TOLERANCE)
+    assert (found.ok, found.kinds, found.left_out, found.tolerance) == (True, 2, 1, CPU_TOLERANCE)
+
+
+def test_no_wrong_device_passes_on_a_busy_machine(wrong_threshold: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = itertools.count(0.0, 60.0)
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    found = probe([config("recency"), config("dp_cache", tau=0.4)], "cpu", "float32")
+    assert (found.ok, found.kinds, found.left_out) == (False, 2, 0)
 
 
 # --- the code of accelerators, here on the CPU ---
