@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from dashboards.grids import grid_legend, printed_rows
-from dashboards.markup import MARKDOWN_SPECIALS, markdown_table
+from dashboards.markup import markdown_table, markdown_text
 from dashboards.page import hardware_table
 from dashboards.rendering import moment, render
 from dashboards.sections import SectionPage, section_page
@@ -158,40 +158,36 @@ def _machines(article: Article) -> Mapping[str, Mapping[str, object]]:
 
 
 def _markdown(article: Article) -> Iterator[str]:
-    yield f"# {_plain(article.question)}"
-    yield f"{_plain(article.name)}, written {moment(article.created)}"
+    yield f"# {markdown_text(article.question)}"
+    yield f"{markdown_text(article.name)}, written {moment(article.created)}"
     yield "## In short"
     chapters = _chapters(article)
     first = chapters[0][1] if chapters else []
     told = (f"{part.report.name}: {text}" for _, part in first for text in found(part))
-    yield "\n".join(f"- {_plain(text)}" for text in told) or "–"
+    yield "\n".join(f"- {markdown_text(text)}" for text in told) or "–"
     yield "## Set-up"
-    yield from map(_plain, [article.description, *set_up(article)])
+    yield from map(markdown_text, [article.description, *set_up(article)])
     for title, parts in chapters:
         yield f"## {title}"
         for _, part in parts:
             yield from _part_markdown(part)
     yield "## Limits"
-    yield "\n".join(f"- {_plain(text)}" for text in limits(article)) or "–"
+    yield "\n".join(f"- {markdown_text(text)}" for text in limits(article)) or "–"
     yield "## How to reproduce"
     yield "```sh\n" + "\n".join(article.reproduce) + "\n```"
 
 
 def _part_markdown(part: Part) -> Iterator[str]:
-    yield f"### {_plain(part.report.name)}"
-    yield from map(_plain, filter(None, (part.about, part.remark, *found(part), overview(part.report))))
+    yield f"### {markdown_text(part.report.name)}"
+    yield from map(markdown_text, filter(None, (part.about, part.remark, *found(part), overview(part.report))))
     for section in _shown(part).sections:
         yield from _section_markdown(section)
 
 
 def _section_markdown(section: Section) -> Iterator[str]:
-    yield f"#### {_plain(section.title)}"
+    yield f"#### {markdown_text(section.title)}"
     texts: Sequence[str] = section.text[1:] if section.finding else section.text
-    yield from map(_plain, texts)
+    yield from map(markdown_text, texts)
     if section.table is not None and section.table.rows:
         yield markdown_table(section.table.columns, printed_rows(section.table))
-        yield _plain(grid_legend(section.table))
-
-
-def _plain(text: str) -> str:
-    return text.translate(MARKDOWN_SPECIALS)
+        yield markdown_text(grid_legend(section.table))

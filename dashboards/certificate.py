@@ -20,7 +20,7 @@ from dashboards.claim_words import (
     measured_text,
 )
 from dashboards.claim_words import published_text as published
-from dashboards.markup import MARKDOWN_SPECIALS, markdown_table
+from dashboards.markup import markdown_table, markdown_text
 from dashboards.page import hardware_table
 from dashboards.paper import short
 from dashboards.rendering import moment, render
@@ -97,15 +97,15 @@ def as_markdown(certificate: Certificate) -> str:
     measured = "" if certificate.seconds is None else f" Measured in {duration(certificate.seconds)}."
     counts = [[f"{SIGNS[verdict]} {verdict}", f"{number:,}"] for verdict, number in counted(certificate).items()]
     parts = [
-        f"# {certificate.title.translate(MARKDOWN_SPECIALS)}: what holds",
-        f"{in_a_sentence(certificate)}{measured} {moment(certificate.created).translate(MARKDOWN_SPECIALS)}.",
+        f"# {markdown_text(certificate.title)}: what holds",
+        f"{in_a_sentence(certificate)}{measured} {markdown_text(moment(certificate.created))}.",
         *filter(None, [leaking(certificate)]),
         markdown_table(("verdict", "claims"), counts),
     ]
     for place, judgements in by_place(certificate.judgements).items():
         rows = [_markdown_row(judgement) for judgement in judgements]
         table = markdown_table(("claim", "published", "measured", "n", "test", "verdict", "why", "sweep"), rows)
-        parts += [f"## {place.translate(MARKDOWN_SPECIALS)}", table]
+        parts += [f"## {markdown_text(place)}", table]
     return "\n\n".join(parts) + "\n"
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from io import StringIO
 from typing import Any
 
-from dashboards.markup import MARKDOWN_SPECIALS, latex_table, markdown_table
+from dashboards.markup import latex_table, markdown_table, markdown_text
 from dashboards.text import MISSING, column_writer, estimate, finite
 from tasks.summary import Grid, Interval, Section, Value
 
@@ -47,11 +47,11 @@ def _number(value: Value) -> Any:
 
 def grid_markdown(section: Section, grid: Grid) -> str:
     """The heading and the sentences of `section`, and `grid` as a GitHub-flavoured table."""
-    parts = [f"## {section.title.translate(MARKDOWN_SPECIALS)}"]
-    parts += [sentence.translate(MARKDOWN_SPECIALS) for sentence in section.text]
+    parts = [f"## {markdown_text(section.title)}"]
+    parts += [markdown_text(sentence) for sentence in section.text]
     parts.append(markdown_table(grid.columns, printed_rows(grid)))
     if legend := grid_legend(grid):
-        parts.append(f"{legend.translate(MARKDOWN_SPECIALS)}.")
+        parts.append(f"{markdown_text(legend)}.")
     return "\n\n".join(parts) + "\n"
 
 

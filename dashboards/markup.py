@@ -1,7 +1,8 @@
-"""Tables in Markdown and LaTeX, whatever stands in their cells."""
+"""Text and tables in Markdown and LaTeX that mean nothing but themselves."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from dashboards.text import MISSING
@@ -30,6 +31,14 @@ MARKDOWN_SPECIALS = str.maketrans(
     {**{char: f"\\{char}" for char in r"\`*_{}[]#|~"}, "&": "&amp;", "<": "&lt;", ">": "&gt;", "\n": " "}
 )
 """As MLflow's pages read it too, in which a backslash before an angle bracket stays one."""
+
+OPENING = re.compile(r"^(\d{0,9})([-+.)=])(?=[\s=-]|$)")
+"""What makes a line a list, a rule, or the line before it a heading."""
+
+
+def markdown_text(text: str) -> str:
+    """`text` as one line that is read as it stands."""
+    return OPENING.sub(r"\1\\\2", text.strip().translate(MARKDOWN_SPECIALS))
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dashboards.grids import printed_rows
-from dashboards.markup import MARKDOWN_SPECIALS, markdown_table
+from dashboards.markup import markdown_table, markdown_text
 from dashboards.steps import measured, metric_of, recalls_of
 from dashboards.text import MISSING, estimate, listing, plural, settings, writer
 from dashboards.words import findings, overview
@@ -171,7 +171,7 @@ def _where(note: SweepNote) -> str:
 
 def _plain(text: str | None) -> str:
     """`text` without meaning as Markdown."""
-    return (text or "").strip().translate(MARKDOWN_SPECIALS)
+    return markdown_text(text or "")
 
 
 def _fenced(text: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from dashboards.glossary import METRICS
 from dashboards.grids import grid_csv, grid_latex, grid_markdown, grid_methods
-from dashboards.markup import MARKDOWN_SPECIALS, latex_table, markdown_table
+from dashboards.markup import latex_table, markdown_table, markdown_text
 from dashboards.steps import metric_of
 from dashboards.text import MISSING, estimate, settings, writer
 from tasks.summary import SIZE_AXES, Curve, Panel, Point, Summary
@@ -88,7 +88,7 @@ def as_markdown(summary: Summary) -> str:
     for panel in summary.panels:
         names = _printed(panel)
         table = markdown_table(["mechanism", "settings", *names, "n", "frontier"], _cells(panel, names))
-        parts.append(f"## {panel.title.translate(MARKDOWN_SPECIALS)}\n\n{table}\n")
+        parts.append(f"## {markdown_text(panel.title)}\n\n{table}\n")
     return "\n".join([*parts, f"{_legend(summary)}\n"])
 
 
