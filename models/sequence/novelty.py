@@ -31,6 +31,7 @@ class Rule(NamedTuple):
 
     T = (1 - eta) T + eta [novel] follows how often entries are novel; with beta = 0 the cap is fixed. The usage of a
     slot is 1 when it is opened, grows by 1 with each entry that it takes, and shrinks by `decay` with each of any.
+    first: a slot is read as the entry that opened it was, else as its last entry
     """
 
     slots: int
@@ -38,6 +39,7 @@ class Rule(NamedTuple):
     eta: float
     beta: float
     m0: float
+    first: bool = False
 
 
 class Choices(NamedTuple):
@@ -45,12 +47,19 @@ class Choices(NamedTuple):
 
     novel  [N, T]     whether entry i opened a slot
     near   [N, T]     the entry that opened the slot nearest to i, which takes i if it is not novel; i where none was
-    read   [N, T, K]  the last entries of the slots that token t reads, best first, or -1
+    read   [N, T, K]  the last entries of the slots that token t reads (by the rule, the first), best first, or -1
     """
 
     novel: Tensor
     near: Tensor
     read: Tensor
+
+    def opener(self) -> Tensor:
+        """The entry [N, T] that opened the slot which took each: itself if it is novel."""
+        import torch
+
+        places = torch.arange(self.novel.shape[1], device=self.novel.device)
+        return torch.where(self.novel, places, self.near)
 
 
 def choose(
@@ -65,10 +74,10 @@ def choose(
     """Token t reads with `queries` [N, T, a]; then entry t - 1 comes, whose key is that of `keys` [N, T, a].
 
     An entry is novel if 1 - cos with the key of every slot is above `tau` [N] (Eq. 2): it opens a slot under its key.
-    Else the slot with the highest cosine takes it, of equal ones the oldest: the key stays, the value is now the
-    entry's. While there are more slots than `rule` allows the least used leaves, of equal ones the oldest; the new one
-    competes with usage 1. A read keeps the `top_k` slots with the highest cos / sqrt(a) + `log_strength` [N, T] of
-    their last entries, of equal ones the newest; only tokens `at` [P] read (None: all).
+    Else the slot with the highest cosine takes it, of equal ones the oldest, whose key stays. While there are more
+    slots than `rule` allows the least used leaves, of equal ones the oldest; the new one competes with usage 1. A read
+    keeps the `top_k` slots with the highest cos / sqrt(a) + `log_strength` [N, T] of their last entries (by the rule,
+    of their first), of equal ones the newest; only tokens `at` [P] read (None: all).
     """
     import torch
 
@@ -83,6 +92,29 @@ def choose(
     arrays = [array(part.detach().cpu().double()) for part in given]
     over_lanes(follow, lanes, *arrays, array(asked), rule, *map(array, (novel, near, read)))
     return Choices(*(part.to(keys.device) for part in (novel, near, read)))
+
+
+def running_means(values: Tensor, opener: Tensor) -> Tensor:
+    """For each entry of `values` [N, T, d] the mean of it and of those before it with the same `opener` [N, T].
+
+    Sums of 1, 2, 4, ... neighbours, once entries with one opener stand side by side (Hillis and Steele 1986).
+    """
+    import torch
+
+    openers, order = opener.sort(dim=1, stable=True)
+    place = torch.arange(1, 1 + values.shape[1], device=values.device)
+    members = place - torch.searchsorted(openers, openers)
+    sums, span = rows_of(values, order), 1
+    while span < int(members.max()):
+        reached = (members > span)[:, span:, None]
+        sums = torch.cat([sums[:, :span], sums[:, span:] + reached * sums[:, :-span]], dim=1)
+        span *= 2
+    return rows_of(sums / members[:, :, None], order.argsort(dim=1))
+
+
+def rows_of(table: Tensor, places: Tensor) -> Tensor:
+    """Rows [N, P, d] of `table` [N, T, d] at `places` [N, P]."""
+    return table.gather(1, places[:, :, None].expand(-1, -1, table.shape[2]))
 
 
 @kernel
@@ -125,7 +157,7 @@ def follow(
             novel[n, entry] = fresh
             if slot >= 0:
                 near[n, entry] = opener[slot]
-            if not fresh:
+            if not fresh and not rule.first:
                 last[slot], strength[slot] = entry, log_strength[n, entry]
             for m in range(count):
                 if order[m] == NEW:
@@ -224,8 +256,8 @@ def write(
 class Slots(NamedTuple):
     """Slots in use of N sequences, oldest first, as many places as the fullest has.
 
-    keys [N, M, a], values [N, M, d], logarithms of strengths [N, M]; and on the CPU, where slots are chosen, usage
-    [N, M], how many there are [N], and T [N]
+    keys [N, M, a], values [N, M, d], logarithms of strengths [N, M]; on the CPU, where slots are chosen, usage [N, M],
+    how many there are [N], and T [N]; and how many entries each took [N, M] where values are means of them
     """
 
     keys: Tensor
@@ -234,15 +266,18 @@ class Slots(NamedTuple):
     usage: Tensor
     counts: Tensor
     rate: Tensor
+    members: Tensor | None = None
 
     @classmethod
-    def none(cls, key: Tensor, value: Tensor) -> Slots:
+    def none(cls, key: Tensor, value: Tensor, *, means: bool = False) -> Slots:
         """No slots, for entries such as `key` [N, a] and `value` [N, d]."""
         import torch
 
         counts = torch.zeros(len(key), dtype=torch.int32)
         usage, rate = torch.zeros(len(key), 0), torch.zeros(len(key), dtype=torch.float64)
-        return cls(key[:, None][:, :0], value[:, None][:, :0], key.new_zeros(len(key), 0), usage, counts, rate)
+        nothing = key.new_zeros(len(key), 0)
+        members = nothing if means else None
+        return cls(key[:, None][:, :0], value[:, None][:, :0], nothing, usage, counts, rate, members)
 
     def read(self, query: Tensor, top_k: int) -> Tensor:
         """Slots [N, K] that `query` [N, a] reads, best first, or -1."""
@@ -264,13 +299,20 @@ class Slots(NamedTuple):
         arrays = [array(part.detach().cpu().double()) for part in (key, tau, self.keys)]
         over_lanes(write_step, lanes, *arrays, rule, *map(array, (usage, counts, rate, order[0], order[1])))
         keys_from, values_from = order[:, :, : int(counts.max())].to(key.device)
+        values, members = placed(self.values, value, values_from), None
+        if self.members is not None:
+            took = values_from == places
+            members = placed(self.members, self.members.new_zeros(lanes), keys_from) + took
+            before = placed(self.values, value, keys_from)
+            values = before + (values - before) / members[:, :, None]
         return Slots(
             placed(self.keys, key, keys_from),
-            placed(self.values, value, values_from),
+            values,
             placed(self.log_strength, log_strength, values_from),
             usage[:, : keys_from.shape[1]],
             counts,
             rate,
+            members,
         )
 
 
@@ -323,7 +365,7 @@ def write_step(
         slot, fresh, counts[n], rate[n] = write(unit, tau[n], rule, held, usage[n], counts[n], rate[n], cosines, order)
         for m in range(counts[n]):
             keys_from[n, m] = places if order[m] == NEW else order[m]
-            taken = order[m] == NEW or (not fresh and order[m] == slot)
+            taken = order[m] == NEW or (not fresh and not rule.first and order[m] == slot)
             values_from[n, m] = places if taken else order[m]
 
 

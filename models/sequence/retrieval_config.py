@@ -10,12 +10,13 @@ from pydantic import Field, model_validator
 from models.sequence.memory_gates_config import MemoryGatesConfig
 
 Keys = Literal["projected", "shared", "bare"]
+Keep = Literal["last", "first", "mean"]
 
 OWN: dict[str, tuple[str, ...]] = {
     "append": ("memory_width", "keys"),
-    "novelty": ("memory_width", "keys", "tau", "slots", "decay"),
-    "learned": ("memory_width", "keys", "tau", "slots", "decay", "gate_slope"),
-    "surprise": ("memory_width", "keys", "tau", "slots", "decay", "eta", "beta", "m0"),
+    "novelty": ("memory_width", "keys", "tau", "slots", "keep", "decay"),
+    "learned": ("memory_width", "keys", "tau", "slots", "keep", "decay", "gate_slope"),
+    "surprise": ("memory_width", "keys", "tau", "slots", "keep", "decay", "eta", "beta", "m0"),
     "pointer": ("tau", "slots", "empty_below", "pointer_logits"),
 }
 """The options that each memory has beside those of all."""
@@ -25,8 +26,8 @@ class RetrievalConfig(MemoryGatesConfig):
     """Options of a memory of what followed which token, read beside the backbone's last block.
 
     append     every token has an entry, top-k of them are read (arXiv 2606.05175, its gated hybrid)
-    novelty    an entry opens a slot if 1 - max cos with all slots is above tau; else the nearest slot takes its value
-               (arXiv 2607.09889, Eq. 2; the value is the latest)
+    novelty    an entry opens a slot if 1 - max cos with all slots is above tau; else the nearest slot takes it
+               (arXiv 2607.09889, Eq. 2)
     learned    the same, with a gate sigmoid(slope (novelty - tau)) that opens a slot above 1/2, both numbers learned
                from the task
     surprise   novelty, and at most m0 + beta T slots, T a running share of novel entries (arXiv 2607.09889, Sec. 3.2)
@@ -67,6 +68,11 @@ class RetrievalConfig(MemoryGatesConfig):
         "so that slots take copies alone: training moves keys that differ near each other",
     )
     slots: int = Field(64, ge=1, le=65536, description="most slots of a sequence; beyond, the least used leaves")
+    keep: Keep = Field(
+        "last",
+        description="what a slot has of the values of its entries; the last, the first, or the mean of all: which is "
+        "right depends on whether what follows a token changes, comes once by chance, or varies",
+    )
     decay: float = Field(
         0.95,
         gt=0.0,

@@ -9,7 +9,7 @@ from torch.nn import Module, Parameter
 
 from models.sequence.memory import Memory, Text, read_gate
 from models.sequence.model import State, taken
-from models.sequence.novelty import Choices, Rule, Slots, choose
+from models.sequence.novelty import Choices, Rule, Slots, choose, running_means
 from models.sequence.pointer_slots import PointerSlots, Recall
 from models.sequence.recurrence.associative_read import read_entries, unit
 from models.sequence.slots import Policy
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 class NoveltyMemory(Memory):
     """The entries of `Memory`, of which those that are novel open a slot, and the others go to the nearest slot.
 
-    A slot has the key of the entry that opened it and the value of its last entry; reads are those of `Memory`, over
-    slots. Which slots there are is told in `novelty.choose`, and has no gradient: gradients pass through the slots that
-    are read, to the keys that they were opened under and to their values.
+    A slot has the key of the entry that opened it, and the value of its last entry, of its first, or the mean of all,
+    with the strength of the last (or the first); reads are those of `Memory`, over slots. Which slots there are is told
+    in `novelty.choose`, and has no gradient: gradients pass through the slots that are read, to the keys that they were
+    opened under and to their values.
     """
 
     def __init__(self, config: RetrievalConfig, lanes: Lanes, sharpness: float, keys: Keys) -> None:
@@ -36,7 +37,9 @@ class NoveltyMemory(Memory):
             config.eta,
             config.beta if adaptive else 0.0,
             config.m0 if adaptive else float(config.slots),
+            config.keep == "first",
         )
+        self.means = config.keep == "mean"
         self.fixed_tau = config.tau
 
     def tau(self, key: Tensor) -> Tensor:
@@ -46,6 +49,8 @@ class NoveltyMemory(Memory):
     def read(self, query: Tensor, key: Tensor, value: Tensor, log_strength: Tensor | None, at: Tensor | None) -> Tensor:
         with no_grad():
             choices = choose(key, query, self.tau(key), self.rule, self.top_k, log_strength, at)
+        if self.means:
+            value = running_means(value, choices.opener())
         entries = taken(choices.read, at, 1)
         return read_entries(
             taken(query, at, 1), self.addresses(key, choices), value, entries, log_strength, self.sharpness
@@ -55,10 +60,14 @@ class NoveltyMemory(Memory):
         """The key [N, T, a] under which each entry's value is found: its own, or that of the slot that took it."""
         return where(choices.novel[:, :, None], key, nearest(key, choices))
 
+    def empty(self, key: Tensor, embedded: Tensor) -> Slots:
+        """No slots, for tokens with `key` [N, a] and `embedded` [S, B, d]."""
+        return Slots.none(key, embedded.flatten(0, 1), means=self.means)
+
     def next(self, basis: Tensor, embedded: Tensor, state: State) -> Tensor:
         """The same for the next token, `basis` and `embedded` [S, B, d]; `state` grows by the slots that it opens."""
         query, key = (rows.flatten(0, 1) for rows in (self.query(basis), self.key(embedded)))
-        slots: Slots = state["slots"] if "slots" in state else Slots.none(key, embedded.flatten(0, 1))
+        slots: Slots = state["slots"] if "slots" in state else self.empty(key, embedded)
         read = slots.values.new_zeros(len(key), slots.values.shape[2])
         if slots.keys.shape[1]:
             places = slots.read(query, self.top_k)[:, None]

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from models.sequence.novelty import Rule, Slots, choose
+from models.sequence.novelty import Rule, Slots, choose, running_means
 from models.sequence.recurrence.associative_read import read_entries
 
 Vector = np.ndarray[Any, np.dtype[np.float64]]
@@ -48,7 +48,8 @@ class Plain:
             slot["usage"] *= np.float32(self.rule.decay)
         if near is not None and not novel:
             self.slots[near]["usage"] += np.float32(1.0)
-            self.slots[near]["last"] = entry
+            if not self.rule.first:
+                self.slots[near]["last"] = entry
         if novel:
             self.slots.append({"key": key, "opener": entry, "last": entry, "usage": np.float32(1.0)})
         self.rate = (1 - self.rule.eta) * self.rate + self.rule.eta * novel
@@ -82,8 +83,8 @@ def plain(
     return novel, near, reads, memory.margin
 
 
-def fixed(slots: int, decay: float = 0.9) -> Rule:
-    return Rule(slots, decay, 0.1, 0.0, float(slots))
+def fixed(slots: int, decay: float = 0.9, *, first: bool = False) -> Rule:
+    return Rule(slots, decay, 0.1, 0.0, float(slots), first)
 
 
 def assert_chosen(keys: Tensor, queries: Tensor, tau: float, rule: Rule, top_k: int, strength: Tensor) -> None:
@@ -100,8 +101,16 @@ def assert_chosen(keys: Tensor, queries: Tensor, tau: float, rule: Rule, top_k: 
 
 
 rules = st.one_of(
-    st.builds(fixed, st.integers(1, 20), st.sampled_from([0.1, 0.9, 1.0])),
-    st.builds(Rule, st.integers(1, 20), st.just(0.95), st.sampled_from([0.0, 0.3, 1.0]), st.just(9.5), st.just(1.5)),
+    st.builds(fixed, st.integers(1, 20), st.sampled_from([0.1, 0.9, 1.0]), first=st.booleans()),
+    st.builds(
+        Rule,
+        st.integers(1, 20),
+        st.just(0.95),
+        st.sampled_from([0.0, 0.3, 1.0]),
+        st.just(9.5),
+        st.just(1.5),
+        st.booleans(),
+    ),
 )
 
 
@@ -148,11 +157,38 @@ def test_equal_cosines_go_to_the_oldest_slot_and_equal_scores_read_the_newest() 
     assert found.read[0].tolist() == [[-1, -1], [-1, -1], [0, -1], [1, 0]]
 
 
-def test_a_repeated_key_gives_its_latest_value() -> None:
+@pytest.mark.parametrize(("first", "read"), [(False, [-1, -1, 0, 0, 2, 2, 4]), (True, [-1, -1, 0, 0, 0, 0, 0])])
+def test_a_repeated_key_gives_its_latest_value_or_its_first(first: bool, read: list[int]) -> None:
     keys = torch.eye(4)[torch.tensor([0, 1, 0, 2, 0, 1, 3])][None]
     query = torch.eye(4)[:1].expand(1, 7, -1)
-    found = choose(keys, query, torch.tensor([0.4]), fixed(9), 1)
-    assert found.read[0, :, 0].tolist() == [-1, -1, 0, 0, 2, 2, 4]
+    found = choose(keys, query, torch.tensor([0.4]), fixed(9, first=first), 1)
+    assert found.read[0, :, 0].tolist() == read
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    tokens=st.integers(1, 40),
+    openers=st.integers(1, 40),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+    seed=st.integers(0, 10_000),
+)
+def test_means_of_slots_are_those_of_the_entries_that_they_took(
+    tokens: int, openers: int, dtype: torch.dtype, seed: int
+) -> None:
+    torch.manual_seed(seed)
+    values, opener = torch.randn(3, tokens, 5, dtype=dtype), torch.randint(min(openers, tokens), (3, tokens))
+    found = running_means(values, opener)
+    for n in range(3):
+        for t in range(tokens):
+            own = values[n, : t + 1][opener[n, : t + 1] == opener[n, t]]
+            torch.testing.assert_close(found[n, t], own.mean(0))
+
+
+def test_means_of_slots_have_the_gradients_of_differences() -> None:
+    torch.manual_seed(3)
+    values = torch.randn(2, 9, 3, dtype=torch.float64, requires_grad=True)
+    opener = torch.randint(3, (2, 9))
+    assert torch.autograd.gradcheck(lambda v: running_means(v, opener), (values,))
 
 
 def test_sequences_have_thresholds_of_their_own() -> None:
@@ -173,16 +209,24 @@ def test_choices_for_some_tokens_are_those_for_all(at: list[int]) -> None:
 
 
 @settings(max_examples=40, deadline=None)
-@given(rule=rules, ids=st.integers(1, 30), tau=st.sampled_from([0.0, 0.3, 0.8]), seed=st.integers(0, 10_000))
-def test_one_entry_after_another_the_same_is_read(rule: Rule, ids: int, tau: float, seed: int) -> None:
+@given(
+    rule=rules,
+    means=st.booleans(),
+    ids=st.integers(1, 30),
+    tau=st.sampled_from([0.0, 0.3, 0.8]),
+    seed=st.integers(0, 10_000),
+)
+def test_one_entry_after_another_the_same_is_read(rule: Rule, means: bool, ids: int, tau: float, seed: int) -> None:
+    rule = rule._replace(first=rule.first and not means)
     torch.manual_seed(seed)
     keys, values = torch.randn(ids, 6)[torch.randint(ids, (3, 40))], torch.randn(3, 40, 4)
     queries, strength, taus = torch.randn(3, 40, 6), -torch.rand(3, 40), torch.full((3,), tau)
     choices = choose(keys, queries, taus, rule, 3, strength)
-    opened = torch.where(choices.novel, torch.arange(40), choices.near)
-    address = keys.gather(1, opened[:, :, None].expand_as(keys))
-    whole = read_entries(queries, address, values, choices.read, strength, 8.0)
-    slots = Slots.none(keys[:, 0], values[:, 0])
+    opener = choices.opener()
+    address = keys.gather(1, opener[:, :, None].expand_as(keys))
+    kept = running_means(values, opener) if means else values
+    whole = read_entries(queries, address, kept, choices.read, strength, 8.0)
+    slots = Slots.none(keys[:, 0], values[:, 0], means=means)
     for t in range(40):
         if slots.keys.shape[1]:
             places = slots.read(queries[:, t], 3)[:, None]

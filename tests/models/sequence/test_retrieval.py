@@ -146,6 +146,7 @@ def test_the_gradient_of_the_gate_is_that_of_the_mixture_it_stands_for() -> None
         ({"memory": "append", "tau": 0.3}, "`tau` is of `memory: novelty or learned or surprise or pointer`"),
         ({"memory": "append", "slots": 3}, "append has no such option"),
         ({"memory": "novelty", "eta": 0.3}, "`eta` is of `memory: surprise`"),
+        ({"memory": "append", "keep": "mean"}, "`keep` is of `memory: novelty or learned or surprise`"),
         ({"memory": "pointer", "memory_width": 8}, "pointer has no such option"),
         ({"memory": "pointer", "query": "parallel"}, "must be previous or current"),
         ({"memory": "pointer", "keys": "shared"}, "pointer has no such option"),

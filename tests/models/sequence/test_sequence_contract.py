@@ -34,6 +34,8 @@ RETRIEVAL: list[dict[str, Any]] = [
     {"memory": "surprise", "m0": 2.0, "beta": 3.0, "eta": 0.3, "read_gate": False},
     {"memory": "pointer", "slots": 3, "tau": 0.7, "query": "current"},
     {"memory": "pointer", "write_gate": True, "fusion": "sum", "pointer_logits": False},
+    {"memory": "learned", "keep": "mean", "slots": 4, "tau": 0.7, "write_gate": True},
+    {"memory": "novelty", "keep": "first", "slots": 4, "tau": 0.7, "write_gate": True, "query": "current"},
 ]
 """Settings of retrieval memories; two of them with each backbone, all with one."""
 
