@@ -11,6 +11,9 @@ from orchestrator.plan import trains_together
 from orchestrator.store.glance import Glance
 from orchestrator.store.records import CellRow, WaitingCell
 
+LONG_SECONDS = 30.0
+"""A trial that takes so long tells what others will take, even if it is a worker's first."""
+
 
 @dataclass(frozen=True)
 class Span:
@@ -30,6 +33,7 @@ class Outlook:
         self._expected: dict[int, float] = {}
         self._seconds: dict[int, float] = {}
         self._counts: dict[int, int] = {}
+        self._cold: set[int] = set()
         self._measured = 0.0
         self._warm: set[tuple[str, str]] = set()
         self._names = {cell: row.mechanism["name"] for cell, row in cells.items()}
@@ -63,13 +67,19 @@ class Outlook:
     def note(self, worker: str, seconds: Sequence[tuple[int, float]]) -> None:
         """Trials have finished together on `worker`: of which cells, and how long each took.
 
-        A worker's first trials of a mechanism hold the time in which its kernels were compiled or loaded, and so tell
-        nothing of the others.
+        A worker's first trials of a mechanism hold the time in which its kernels were compiled or loaded. So they tell
+        nothing of the others, unless they are long, and then only until there is a later one.
         """
         for cell, took in seconds:
             self._left[cell] = max(0, self._left.get(cell, 0) - 1)
             self._measured += took
-            if (worker, self._names.get(cell, "")) in self._warm:
+            warm = (worker, self._names.get(cell, "")) in self._warm
+            if warm and cell in self._cold:
+                self._cold.remove(cell)
+                self._seconds[cell], self._counts[cell] = 0.0, 0
+            elif not warm and took >= LONG_SECONDS and cell not in self._counts:
+                self._cold.add(cell)
+            if warm or cell in self._cold:
                 self._seconds[cell] = self._seconds.get(cell, 0.0) + took
                 self._counts[cell] = self._counts.get(cell, 0) + 1
         self._warm |= {(worker, self._names.get(cell, "")) for cell, _ in seconds}
@@ -78,6 +88,7 @@ class Outlook:
         """Take over what was measured so far."""
         self._seconds |= before._seconds
         self._counts |= before._counts
+        self._cold |= before._cold
         self._measured += before._measured
         self._warm |= before._warm
         self._expected = {**before._expected, **self._expected}

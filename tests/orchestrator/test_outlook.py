@@ -69,15 +69,32 @@ def test_what_a_workers_first_batch_took_is_not_what_the_others_will_take() -> N
     costs = [CellCost(row, "cpu", 5, 5, 2.0, 2.0, 1) for row in cells.values()]
     outlook = Outlook(Known(costs), cells, waiting)
     attention, recency, *_ = cells
-    outlook.note("w", [(attention, 120.0), (recency, 120.0)])
-    outlook.note("v", [(attention, 100.0)])
-    assert (outlook.settled, outlook.measured) == (False, 340.0)
+    outlook.note("w", [(attention, 12.0), (recency, 12.0)])
+    outlook.note("v", [(attention, 10.0)])
+    assert (outlook.settled, outlook.measured) == (False, 34.0)
     outlook.note("w", [(attention, 2.0)])
     assert outlook.settled
     assert outlook.left() == pytest.approx((20 - 4) * 2.0, rel=0.01)
     again = Outlook(Known(costs), cells, waiting)
     again.carry(outlook)
-    assert (again.settled, again.measured) == (True, 342.0)
+    assert (again.settled, again.measured) == (True, 36.0)
+
+
+def test_a_first_trial_that_is_long_tells_until_there_is_a_later_one() -> None:
+    text = SPEC.replace("[8, 2000, 16]", "[8]").replace(", {name: novelty_gate, budget: 4}", "")
+    cells, waiting = cells_of(text)
+    costs = [CellCost(row, "cpu", 5, 5, 2.0, 2.0, 1) for row in cells.values()]
+    outlook = Outlook(Known(costs), cells, waiting)
+    attention, recency = cells
+    outlook.note("w", [(attention, 120.0)])
+    assert outlook.settled
+    assert outlook.left() == pytest.approx((4 + 5) * 120.0, rel=0.01)
+    outlook.note("v", [(attention, 140.0), (recency, 60.0)])
+    assert outlook.left() == pytest.approx(3 * 130.0 + 4 * 60.0, rel=0.01)
+    again = Outlook(Known(costs), cells, waiting)
+    again.carry(outlook)
+    again.note("w", [(attention, 2.0)])
+    assert again.left() == pytest.approx(4 * 2.0 + 5 * 60.0, rel=0.01)
 
 
 def test_long_batches_go_first_and_the_others_in_plan_order() -> None:
