@@ -20,17 +20,21 @@ MARKS: dict[Mask, str] = {"addresses": "<address>", "paths": "<path>", "numbers"
 
 HEX = "[0-9a-fA-F]"
 SEGMENT = "[A-Za-z0-9_.+~@%-]"
+GROUPS = rf"{HEX}{{1,4}}+(?::{HEX}{{1,4}}+)*(?!:{HEX})"
+
+# What is repeated as a whole must not be given back either. That is told by what must not follow: until 3.11.5 Python's
+# possessive repetition of a group did not begin again where it left off.
 
 FORMS: dict[Mask, tuple[str, ...]] = {
     "addresses": (
         rf"0[xX]{HEX}++",
-        r"[0-9]{1,3}+(?:\.[0-9]{1,3}+){3}(?::[0-9]++)?+",
+        r"[0-9]{1,3}+(?:\.[0-9]{1,3}+){3}(?::[0-9]++|(?!:[0-9]))",
         rf"{HEX}{{2}}(?:[:-]{HEX}{{2}}){{5}}",
         rf"{HEX}{{1,4}}+(?::{HEX}{{1,4}}+){{7}}",
-        rf"(?:{HEX}{{1,4}}+(?::{HEX}{{1,4}}+)*+)?+::{HEX}{{1,4}}+(?::{HEX}{{1,4}}+)*+",
+        rf"(?:{GROUPS}|(?!{HEX}))::{GROUPS}",
     ),
-    "paths": (rf"(?:/{SEGMENT}++){{2,}}+/?+", rf"[A-Za-z]:(?:\\{SEGMENT}++)++\\?+"),
-    "numbers": (r"[-+]?[0-9]++(?:\.[0-9]++)*+",),
+    "paths": (rf"(?:/{SEGMENT}++){{2,}}(?!/{SEGMENT})/?+", rf"[A-Za-z]:(?:\\{SEGMENT}++)+(?!\\{SEGMENT})\\?+"),
+    "numbers": (r"[-+]?[0-9]++(?:\.[0-9]++)*(?!\.[0-9])",),
 }
 """Addresses: hexadecimal with 0x, IPv4 with or without a port, MAC, IPv6. Paths: absolute ones of two parts and more,
 and those of a drive. Numbers: with a sign or without, also with points. All begin and end beside no letter or digit."""

@@ -83,7 +83,9 @@ def test_what_is_no_number_stays_so() -> None:
 def test_lanes_draw_the_same_noise_however_it_is_computed() -> None:
     x = torch.randn(2, 7, 300)
     fused, apart = Lanes([(0, 7), (0, 8)]), Lanes([(0, 7), (0, 8)])
-    assert torch.allclose(fused.gelu_dropped(x, 0.2), apart.dropped(gelu(x), 0.2), atol=1e-6)
+    # Either's normal distribution function is right to 1e-7 or so, before the number and the scale of what is kept.
+    apart_by = (fused.gelu_dropped(x, 0.2) - apart.dropped(gelu(x), 0.2)).abs()
+    assert (apart_by < 1e-6 * (1.0 + x.abs())).all()
     assert fused.gelu_dropped(x.double(), 0.2).dtype == torch.float64
     assert fused.gelu_dropped(x.bfloat16(), 0.2).dtype == torch.bfloat16
 
