@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.gates_losses import mask, novelty, read_loss, rule_decisions, top_m_recall
+from models.gates_losses import TINY, mask, novelty, read_loss, rule_decisions, top_m_recall
 from models.mechanism import MECHANISMS
 from models.networks.plain import plain_novelty, plain_rule
 from models.stream import Floats, Stream, unit
@@ -63,16 +65,14 @@ def examples(seed: int, *, streams: int = 3) -> Examples:
 def test_the_loss_is_that_of_attention_with_the_log_of_the_gate_added(temperature: float) -> None:
     some = examples(0)
     gates = torch.rand(1, 3, 7, dtype=torch.float64) + 0.1
-    logits = some.queries @ some.keys.mT / temperature + gates.log()[:, :, None]
-    weights = logits.softmax(3)
-    losses = [
-        -float(weights[0, b, q][some.values[0, b] == some.answers[0, b, q]].sum().log())
-        for b in range(3)
-        for q in range(2)
-        if (some.values[0, b] == some.answers[0, b, q]).any()
-    ]
-    assert len(losses) == 6
-    assert float(read_loss(some, gates, temperature)) == pytest.approx(np.mean(losses), rel=1e-2)
+    cosines = some.queries @ some.keys.mT / temperature
+    weights = (cosines + gates.log()[:, :, None]).softmax(3)
+    kept = (cosines.softmax(3) * gates[:, :, None]).sum(3)
+    losses = []
+    for b, q in itertools.product(range(3), range(2)):
+        right, scale = weights[0, b, q][some.values[0, b] == some.answers[0, b, q]].sum(), kept[0, b, q]
+        losses.append(-math.log((right * scale + TINY) / (scale + 3 * TINY)))
+    assert float(read_loss(some, gates, temperature)) == pytest.approx(np.mean(losses), rel=1e-9)
 
 
 def test_a_mask_of_zeros_gives_a_finite_loss_and_gradient() -> None:
