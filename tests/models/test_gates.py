@@ -65,9 +65,9 @@ def examples(seed: int, *, streams: int = 3) -> Examples:
 def test_the_loss_is_that_of_attention_with_the_log_of_the_gate_added(temperature: float) -> None:
     some = examples(0)
     gates = torch.rand(1, 3, 7, dtype=torch.float64) + 0.1
-    cosines = some.queries @ some.keys.mT / temperature
-    weights = (cosines + gates.log()[:, :, None]).softmax(3)
-    kept = (cosines.softmax(3) * gates[:, :, None]).sum(3)
+    cosines = some.queries @ some.keys.mT
+    weights = (cosines / temperature + gates.log()[:, :, None]).softmax(3)
+    kept = (((cosines - 1.0) / temperature).exp() * gates[:, :, None]).sum(3)
     losses = []
     for b, q in itertools.product(range(3), range(2)):
         right, scale = weights[0, b, q][some.values[0, b] == some.answers[0, b, q]].sum(), kept[0, b, q]
