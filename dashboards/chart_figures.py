@@ -23,7 +23,7 @@ def chart_figure(chart: Chart, style_of: Mapping[str, Style]) -> Figure:
     """Draw `chart`: points with whiskers where they are few, with a band where they are many, lines, and a legend."""
     x_axis, y_axis = axes_of(chart)
     digits = max((len(tick_text(tick)) for tick in y_axis.ticks), default=0)
-    figure, axes = paper_axes(len(chart.lines), max(LEFT, 0.35 + DIGIT_INCHES * digits))
+    figure, axes = paper_axes([line.label for line in chart.lines], max(LEFT, 0.35 + DIGIT_INCHES * digits))
     _prepare(axes, chart, x_axis, y_axis)
     lines = [(line, places_of(line, x_axis, y_axis)) for line in chart.lines]
     opacity = band_opacity(len(lines))

@@ -79,7 +79,7 @@ def frontier_figure(panel: Panel, axis: str, style_of: Mapping[str, Style]) -> F
     front = in_front(panel)
     looks = [look_of(curve, front) for curve in panel.curves]
     keys = _keys(panel, looks, style_of)
-    figure, axes = paper_axes(len(keys))
+    figure, axes = paper_axes([label for label, _ in keys])
     metric = next(iter(recalls_of(panel)), "recall")
     bounds = [curve.label for curve, look in zip(panel.curves, looks, strict=True) if look == "bound"]
     lines = [[entry for entry in measured(curve, axis, metric) if entry.size.mean > 0] for curve in panel.curves]

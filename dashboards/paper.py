@@ -16,15 +16,18 @@ if TYPE_CHECKING:
 AXES_INCHES = (6.2, 3.9)
 LEFT, BOTTOM, TOP = 0.65, 0.6, 0.42
 LEGEND_INCHES = 2.1
+"""Width of a column of the legend: its least, to which longer labels add."""
+
 LEGEND_ROWS = 18
-LABEL_LENGTH = 28
+KEY_INCHES, LETTER_INCHES = 0.35, 0.0625
+LABEL_LENGTH = 44
 
 
-def paper_axes(keys: int, left: float = LEFT) -> tuple[Figure, Axes]:
-    """A new figure, and its axes with a grid, `left` inches from its edge, with room for a legend of `keys` beside."""
+def paper_axes(labels: Sequence[str], left: float = LEFT) -> tuple[Figure, Axes]:
+    """A new figure, and its axes with a grid, `left` inches from its edge, with room for a legend of `labels`."""
     from matplotlib.figure import Figure
 
-    width = left + AXES_INCHES[0] + LEGEND_INCHES * _columns(keys)
+    width = left + AXES_INCHES[0] + _column_inches(labels) * _columns(len(labels))
     height = BOTTOM + AXES_INCHES[1] + TOP
     figure = Figure(figsize=(width, height))
     axes = figure.add_axes((left / width, BOTTOM / height, AXES_INCHES[0] / width, AXES_INCHES[1] / height))
@@ -89,6 +92,11 @@ def draw_legend(axes: Axes, entries: Sequence[tuple[str, Line2D]], note: str) ->
     for text, (label, _) in zip(legend.get_texts(), entries, strict=True):
         text.set_parse_math(False)
         text.set_text(short(label, LABEL_LENGTH))
+
+
+def _column_inches(labels: Sequence[str]) -> float:
+    longest = min(max(map(len, labels), default=0), LABEL_LENGTH)
+    return max(LEGEND_INCHES, KEY_INCHES + LETTER_INCHES * longest)
 
 
 def _columns(keys: int) -> int:

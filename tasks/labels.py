@@ -148,10 +148,12 @@ def lines_by_size(
     bounds: tuple[float, float],
     better: Direction,
     beside: Sequence[Cell],
+    most: int = MOST_LINES,
 ) -> list[Line]:
-    """A line for each curve of `cells`, which come by rising `size`: the metric against it, of many curves the best.
+    """A line for each curve of `cells`, which come by rising `size`: the metric against it.
 
-    What has no size has no place on its axis. Curves have the names that tell them apart `beside` all of these.
+    Of many curves there are the `most` that are best. What has no size has no place on its axis. Curves have the names
+    that tell them apart `beside` all of these.
     """
     names = {id(cell): name for cell, name in zip(beside, name_curves(beside), strict=True)}
     curves: dict[CurveName, list[NamedCell]] = {}
@@ -159,7 +161,7 @@ def lines_by_size(
         if size(cell) > 0.0:
             curves.setdefault(names[id(cell.cell)], []).append(cell)
     sign = 1.0 if better == "minimize" else -1.0
-    best = sorted(curves, key=lambda name: min(sign * cell.average(metric) for cell in curves[name]))[:MOST_LINES]
+    best = sorted(curves, key=lambda name: min(sign * cell.average(metric) for cell in curves[name]))[:most]
     lines = []
     for name in [name for name in curves if name in best]:
         means = [interval for cell in curves[name] if (interval := cell.mean(metric, bounds)) is not None]

@@ -16,6 +16,10 @@ TEXT = (
 )
 
 
+MOST_LINES = 36
+"""Each backbone with each memory, and those without either, belong in one figure."""
+
+
 def state_section(number: int, title: str, cells: Sequence[NamedCell]) -> Iterator[Section]:
     """The section of one workload whose cells recall; nothing where no model's state was measured."""
     known = [cell for cell in cells if cell.values("recall") and kept(cell) is not None]
@@ -35,7 +39,7 @@ def state_section(number: int, title: str, cells: Sequence[NamedCell]) -> Iterat
         for cell, leading in zip(known, leads, strict=True)
     )
     table = Grid(("mechanism", "bytes of state", "recall", "parameters", "frontier", "n"), rows)
-    lines = lines_by_size(known, _bytes, "recall", SHARE, "maximize", [cell.cell for cell in known])
+    lines = lines_by_size(known, _bytes, "recall", SHARE, "maximize", [cell.cell for cell in known], MOST_LINES)
     chart = Chart("bytes of state, after the whole sequence", "recall", tuple(lines), log_x=True)
     yield Section(f"state-{number}", f"Recall by state: {title}", (TEXT,), table, (chart,), leading=True)
 
