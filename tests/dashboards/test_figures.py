@@ -13,7 +13,7 @@ from matplotlib.collections import PolyCollection
 from dashboards.drawing import draw
 from dashboards.figures import BEHIND_PEN, frontier_figure, write_figures
 from dashboards.page import panel_page
-from dashboards.paper import bound_pen
+from dashboards.paper import bound_pen, paper_axes
 from dashboards.style import LIGHT_COLOURS, styles
 from dashboards.words import findings
 from tasks.summary import Interval, Panel, Point, Summary
@@ -138,3 +138,10 @@ def test_words_and_matched_sizes_do_not_take_a_bound_for_the_best(sample: Module
     best = [row.cells[0].text for row in page.comparisons[0].matched.rows if any(cell.best for cell in row.cells)]
     assert best == ["m2", "state1"]
     assert any("bounds in slots" in note for note in page.notes)
+
+
+def test_a_long_label_gets_room_beside_the_figure() -> None:
+    """As much more as it has more letters, up to where it is cut."""
+    widths = [paper_axes([label])[0].get_figwidth() for label in ("short", "x" * 28, "x" * 40, "x" * 44, "x" * 90)]
+    assert widths[0] == pytest.approx(widths[1])
+    assert widths[1] < widths[2] < widths[3] == widths[4]
