@@ -9,6 +9,7 @@ from operator import itemgetter
 from typing import Any
 
 from models.config import canonical_json
+from models.idle import idle_fields
 from models.leaks import leaks_future
 
 Row = Mapping[str, Any]
@@ -25,6 +26,17 @@ class Cell:
     workload: Fields
     mechanism: Fields
     rows: dict[int, Row] = field(default_factory=dict)
+
+    @property
+    def idle(self) -> frozenset[str]:
+        """Fields of the mechanism that have no part in what it does."""
+        return idle_fields(self.mechanism)
+
+    @property
+    def concerning(self) -> Fields:
+        """The mechanism's other fields."""
+        idle = self.idle
+        return {key: value for key, value in self.mechanism.items() if key not in idle}
 
 
 @dataclass(frozen=True)
@@ -109,17 +121,17 @@ def workload_titles(workloads: Sequence[Fields]) -> list[str]:
 def name_curves(cells: Sequence[Cell]) -> list[CurveName]:
     """The curve of each cell: cells of one mechanism are split by every field whose non-numeric values differ.
 
-    Those that look at later tokens are split from those that do not.
+    Only cells that a field concerns are split by it. Those that look at later tokens are split from those that do not.
     """
     by_mechanism: dict[str, list[Cell]] = {}
     for cell in cells:
         by_mechanism.setdefault(cell.mechanism["name"], []).append(cell)
     names: dict[int, CurveName] = {}
     for mechanism, same in by_mechanism.items():
-        splitting = varying([{key: _category(value) for key, value in cell.mechanism.items()} for cell in same])
+        splitting = _splitting(same)
         by_categories: dict[tuple[tuple[Any, ...], bool], list[Cell]] = {}
         for cell in same:
-            categories = tuple(_category(cell.mechanism.get(key)) for key in splitting)
+            categories = tuple(None if key in cell.idle else _category(cell.mechanism.get(key)) for key in splitting)
             leaks = looks_ahead(cell.rows.values(), cell.mechanism)
             by_categories.setdefault((categories, leaks), []).append(cell)
         for (categories, leaks), curve in by_categories.items():
@@ -148,11 +160,22 @@ def row_looks_ahead(row: Row) -> bool:
     return looks_ahead([row], _fields(row, MECHANISM))
 
 
+def _splitting(cells: Sequence[Cell]) -> list[str]:
+    """Names of the fields that split cells of one mechanism into curves."""
+    idle = [cell.idle for cell in cells]
+    names = dict.fromkeys(name for cell in cells for name in cell.mechanism)
+    values = (
+        {_category(cell.mechanism.get(name)) for cell, none in zip(cells, idle, strict=True) if name not in none}
+        for name in names
+    )
+    return [name for name, found in zip(names, values, strict=True) if len(found) > 1]
+
+
 def _show_fixed(names: Sequence[CurveName], cells: Sequence[Cell]) -> list[CurveName]:
     """Give curves without settings of their own the fields that are settings elsewhere: one budget is a point, too."""
     elsewhere = {key for name in names for key in name.settings}
     return [
-        name if name.settings else replace(name, settings=tuple(key for key in cell.mechanism if key in elsewhere))
+        name if name.settings else replace(name, settings=tuple(key for key in cell.concerning if key in elsewhere))
         for name, cell in zip(names, cells, strict=True)
     ]
 

@@ -225,6 +225,17 @@ def test_values_that_two_fields_share_are_named_by_their_field() -> None:
     assert list(curves(summarise(rows))) == labels
 
 
+def test_options_of_other_memories_neither_name_a_memory_nor_split_it() -> None:
+    memories = [("append", "bare", "last", 64), ("novelty", "bare", "last", 64), ("novelty", "bare", "mean", 256)]
+    memories += [("pointer", "projected", "last", 64)]
+    rows = [
+        row({"name": "triple_retrieval", "memory": memory, "keys": keys, "keep": keep, "slots": slots}, 0, 0.9, 64)
+        for memory, keys, keep, slots in memories
+    ]
+    owned = ["append", "novelty last", "novelty mean", "pointer"]
+    assert list(curves(summarise(rows))) == [f"triple_retrieval {name}" for name in owned]
+
+
 def test_a_number_in_one_cell_and_a_word_in_another_make_two_curves() -> None:
     rows = rows_of("h2o", {16: 0.5}, temperature=0.1) + rows_of("h2o", {16: 0.6}, temperature=0.2)
     rows += rows_of("h2o", {16: 0.4}, temperature="argmax")
@@ -436,6 +447,19 @@ def test_importing_the_summary_loads_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_size_is_shown_only_of_a_memory_that_has_it() -> None:
+    memories = [("novelty", 64), ("novelty", 256), ("pointer", 64), ("append", 64)]
+    rows = [
+        row({"name": "triple_retrieval", "memory": memory, "slots": slots}, 0, 0.9, slots) for memory, slots in memories
+    ]
+    shown = {name: [point.settings for point in found.points] for name, found in curves(summarise(rows)).items()}
+    assert shown == {
+        "triple_retrieval novelty": [{"slots": 64}, {"slots": 256}],
+        "triple_retrieval pointer": [{"slots": 64}],
+        "triple_retrieval append": [{}],
+    }
 
 
 def test_a_single_budget_is_shown_where_another_curve_varies_it() -> None:
