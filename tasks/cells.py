@@ -172,12 +172,19 @@ def _splitting(cells: Sequence[Cell]) -> list[str]:
 
 
 def _show_fixed(names: Sequence[CurveName], cells: Sequence[Cell]) -> list[CurveName]:
-    """Give curves without settings of their own the fields that are settings elsewhere: one budget is a point, too."""
-    elsewhere = {key for name in names for key in name.settings}
-    return [
-        name if name.settings else replace(name, settings=tuple(key for key in cell.concerning if key in elsewhere))
+    """Give curves without settings of their own the fields that are settings elsewhere: one budget is a point, too.
+
+    Elsewhere is where other curves of the same mechanism have settings; if none has, in any curve.
+    """
+    settings: dict[str, set[str]] = {}
+    for name in names:
+        settings.setdefault(name.mechanism, set()).update(name.settings)
+    anywhere = set().union(*settings.values())
+    shown = [
+        name.settings or tuple(key for key in cell.concerning if key in (settings[name.mechanism] or anywhere))
         for name, cell in zip(names, cells, strict=True)
     ]
+    return [replace(name, settings=keys) for name, keys in zip(names, shown, strict=True)]
 
 
 def _category(value: Any) -> Any:

@@ -162,7 +162,7 @@ def test_exponents_of_building_and_reading_are_those_of_the_rule() -> None:
 
     Measured anew, twice at most, where the machine or other work on it disturbed the times.
     """
-    wanted = {"build": (1.0, 0.1), "cache": (0.0, 0.15), "attention beside overhead": (1.0, 0.2)}
+    wanted = {"build": (1.0, 0.2), "cache": (0.0, 0.15), "attention beside overhead": (1.0, 0.2)}
     for _ in range(3):
         found = exponents()
         if all(abs(found[name] - one) < by for name, (one, by) in wanted.items()):

@@ -452,13 +452,16 @@ def test_importing_the_summary_loads_nothing_heavy() -> None:
 def test_a_size_is_shown_only_of_a_memory_that_has_it() -> None:
     memories = [("novelty", 64), ("novelty", 256), ("pointer", 64), ("append", 64)]
     rows = [
-        row({"name": "triple_retrieval", "memory": memory, "slots": slots}, 0, 0.9, slots) for memory, slots in memories
+        row({"name": "triple_retrieval", "memory": memory, "slots": slots, "tau": 0.01}, 0, 0.9, slots)
+        for memory, slots in memories
     ]
+    rows += [row({"name": "dp_cache", "tau": tau}, 0, 0.9, 64) for tau in (0.2, 0.4)]
     shown = {name: [point.settings for point in found.points] for name, found in curves(summarise(rows)).items()}
     assert shown == {
         "triple_retrieval novelty": [{"slots": 64}, {"slots": 256}],
         "triple_retrieval pointer": [{"slots": 64}],
         "triple_retrieval append": [{}],
+        "dp_cache": [{"tau": 0.2}, {"tau": 0.4}],
     }
 
 
