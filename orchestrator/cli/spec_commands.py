@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -67,14 +68,17 @@ def validate(spec: SpecName, overrides: Overrides = None, as_json: AsJson = Fals
     with _telling_json(as_json):
         plans = {name: Plan(read) for name, read in load_specs(spec, overrides or ()).items()}
     trials = sum(plan.trial_count for plan in plans.values())
-    studies = [(count, options.trials) for count, options in map(_studies, plans.values()) if options]
-    proposals = sum(count * each for count, each in studies)
+    studies: Counter[int] = Counter()
+    for count, options in map(_studies, plans.values()):
+        if options:
+            studies[options.trials] += count
+    proposals = sum(count * each for each, count in studies.items())
     if as_json:
-        about = {"studies": sum(count for count, _ in studies), "proposals": proposals} if studies else {}
+        about = {"studies": studies.total(), "proposals": proposals} if studies else {}
         print_json({"valid": True, "errors": [], "trials": trials, **about})
         return
     parts = [f"{len(plans)} sweeps"] if len(plans) > 1 else []
-    parts += [f"{count} {'study' if count == 1 else 'studies'} of {each} proposals" for count, each in studies]
+    parts += [f"{count} {'study' if count == 1 else 'studies'} of {each} proposals" for each, count in studies.items()]
     most = "at most " if any(plan.grows for plan in plans.values()) else ""
     typer.echo(f"{spec}: ok, {', '.join([*parts, f'{most}{trials} trials'])}")
     for sentence in dict.fromkeys(

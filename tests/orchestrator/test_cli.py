@@ -179,6 +179,9 @@ def test_validate_says_how_many_studies_and_proposals_there_are(slotsweep, tmp_p
     assert "ok, 1 study of 40 proposals, at most 420 trials" in slotsweep("validate", spec).out
     counts = slotsweep("validate", spec, "--set", "repeats=3", "--json").json
     assert (counts["studies"], counts["proposals"], counts["trials"]) == (3, 120, 1260)
+    (tmp_path / "two.yaml").write_text("suite: [tune.yaml, again.yaml]\n", encoding="utf-8")
+    (tmp_path / "again.yaml").write_text(Path(spec).read_text(encoding="utf-8").replace("name: ", "name: again-", 1))
+    assert "ok, 2 sweeps, 2 studies of 40 proposals, at" in slotsweep("validate", str(tmp_path / "two.yaml")).out
 
 
 def test_plan_counts_and_says_what_it_does_not_know(slotsweep, tmp_path: Path) -> None:
