@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -17,14 +16,14 @@ from dashboards.paper import bound_pen, paper_axes
 from dashboards.style import LIGHT_COLOURS, styles
 from dashboards.words import findings
 from tasks.summary import Interval, Panel, Point, Summary
+from tests.quiet import warnings_fail
 
 MAGIC = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
 
 
 @pytest.mark.parametrize("case", ["report", "hostile", "unfinished"])
 def test_every_case_gives_three_whole_files_for_each_axis(case: str, sample: ModuleType, tmp_path: Path) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings_fail():
         written = write_figures(getattr(sample, case)().summary, tmp_path)
     assert [path.name for path in written] == [
         f"frontier-{axis}.{suffix}" for axis in ("slots", "bytes") for suffix in ("png", "svg", "pdf")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import csv
 import re
-import warnings
 from dataclasses import replace
 from io import StringIO
 from math import isnan
@@ -21,6 +20,7 @@ from dashboards.report import render_page, render_report
 from dashboards.tables import mark_methods
 from dashboards.terminal import summary_tables
 from tasks.summary import Grid, Interval, Section, Summary
+from tests.quiet import warnings_fail
 
 
 @pytest.fixture(scope="module")
@@ -165,8 +165,7 @@ def test_markdown_and_latex_are_rectangular_and_inert(sample: ModuleType) -> Non
 
 
 def test_markup_stays_text_on_the_page(sample: ModuleType, tmp_path: Path) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings_fail():
         page = render_report(sample.cost(sample.hostile_section()), tmp_path).read_text(encoding="utf-8")
     assert "<script>alert" not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt; | $x$" in page

@@ -189,10 +189,10 @@ def test_one_replica_runs_sweeps_and_another_takes_over(
 
 def test_users_share_workers_and_what_is_urgent_comes_first(make_place: Callable[..., Place]) -> None:
     """A sweep that cannot be prepared is paused with the reason; one without a worker waits and says so."""
-    place = make_place(nap=0.4)
+    place = make_place(nap=1.0)
     store = Store.open(place.settings.database_url)
-    ada = give_to(store, short(place, "ada", 0.1, 90), "ada")
-    bob = give_to(store, short(place, "bob", 0.2, 90), "bob")
+    ada = give_to(store, short(place, "ada", 0.1, 36), "ada")
+    bob = give_to(store, short(place, "bob", 0.2, 36), "bob")
     broken = give_to(store, short(place, "broken", 0.3, 2, mechanism="breakable"), "bob")
     nowhere = give_to(store, short(place, "nowhere", 0.4, 1), "eve")
     [cell] = store.cells(nowhere)

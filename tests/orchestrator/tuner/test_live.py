@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +13,7 @@ from orchestrator.tuner.live import Asked, Known, LiveStudy, Stored, Told
 from orchestrator.tuner.samplers import default_batch, seed_of_batch, sized
 from tasks.kinds.tuning import Levels, SamplerOptions
 from tasks.search import Goal, Parameter, Params, every_combination
+from tests.quiet import warnings_fail
 
 TAU = Parameter("mechanism.tau", "float", 0.05, 0.95)
 DECAY = Parameter("mechanism.decay", "float", 1e-4, 1.0, log=True)
@@ -381,8 +381,7 @@ def test_pruners_over_levels_stop_the_poor_and_are_restored(name: str) -> None:
 @pytest.fixture(autouse=True)
 def no_warnings(capsys: pytest.CaptureFixture[str]) -> Iterator[None]:
     """Optuna says nothing, neither as a warning nor as a line."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings_fail():
         yield
     assert capsys.readouterr() == ("", "")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from orchestrator.tuner.live import Told
 from orchestrator.tuner.mirror import MirroredStudy, MirroredTrial
 from orchestrator.tuner.plots import MOST_PAIRED, study_figures, study_in_memory, write_study_page
 from tasks.search import Goal, Parameter, Params
+from tests.quiet import warnings_fail
 
 TAU = Parameter("mechanism.tau", "float", 0.05, 0.95)
 KEEP = Parameter("mechanism.keep", "categorical", choices=("first", "last"))
@@ -44,8 +44,7 @@ def study(
 
 @pytest.fixture(autouse=True)
 def no_warnings(capfd: pytest.CaptureFixture[str]) -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings_fail():
         yield
     assert capfd.readouterr().err == ""
 
