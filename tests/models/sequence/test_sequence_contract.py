@@ -130,7 +130,8 @@ def test_token_by_token_logits_are_those_of_the_whole_sequence(name: str, fields
         with pytest.raises(ValueError, match="one by one"):
             model.next(ids[:, :, 0], model.start())
         return
-    for dtype, tolerance in ((torch.float64, 1e-10), (torch.float32, 1e-5)):
+    # The forms are one by float64; in float32 either is off by up to 3e-5, whose products a CPU rounds in its own way.
+    for dtype, tolerance in ((torch.float64, 1e-10), (torch.float32, 1e-4)):
         model, state = model.to(dtype), model.start()
         with torch.no_grad():
             whole = model(ids)
