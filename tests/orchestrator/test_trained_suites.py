@@ -13,14 +13,15 @@ from ruamel.yaml import YAML
 import tasks
 
 SPECS = Path(tasks.__file__).parent / "specs"
-SMALL: dict[str, Any] = {"steps": 2, "evaluations": 2, "batch": 2, "warm_up": 1, "growing_steps": 2, "first_length": 32}
+SMALL: dict[str, Any] = {"steps": 2, "evaluations": 2, "warm_up": 1, "growing_steps": 2, "first_length": 32}
 LENGTHS = [16, 32, 64]
 
 
 def shrunk(tree: Any) -> Any:
     """A spec with a few steps, sequences and lengths, the models as they are."""
     for mechanism in tree["mechanisms"]:
-        mechanism |= {name: value for name, value in SMALL.items() if name in mechanism}
+        small = {name: value for name, value in SMALL.items() if name in mechanism}
+        mechanism.update(small | ({"batch": 2} if "steps" in small else {}))
     if isinstance(tree["workload"].get("length"), dict):
         tree["workload"]["length"] = {"values": LENGTHS}
         tree["workload"] |= {"pairs": {"values": [1, 4]}} if "pairs" in tree["workload"] else {}
