@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,8 +10,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def warnings_fail() -> Iterator[None]:
-    """Warnings are errors here, but for what other tests left open: the collector comes upon that at any time."""
+    """Warnings are errors here. What other tests left open is collected before, and warned of in vain."""
+    gc.collect()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warnings.simplefilter("ignore", ResourceWarning)
         yield

@@ -58,9 +58,13 @@ class Store(
     @classmethod
     def open(cls, url: str) -> Store:
         """Open the database at `url`, creating its tables if it is empty. Raises StoreError if it cannot be used."""
-        engine = open_engine(url)
-        ensure_schema(engine)
-        return cls(engine)
+        store = cls(open_engine(url))
+        try:
+            ensure_schema(store.engine)
+        except BaseException:
+            store.close()
+            raise
+        return store
 
     def close(self) -> None:
         """Give back every connection."""

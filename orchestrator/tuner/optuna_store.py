@@ -35,11 +35,15 @@ def open_store(url: str) -> Engine:
     Raises TrackerRefusedError for what is no Optuna store of a known version and cannot be made one.
     """
     engine = _connect(url)
-    with errors_named(engine):
-        # On Postgres others may see a schema that is half made: only under its lock can be told whose tables there are.
-        if engine.dialect.name == "postgresql" or _version(engine) is None:
-            _create(engine)
-            engine.dispose()  # what it holds open may be the empty file that was replaced
+    try:
+        with errors_named(engine):
+            # On Postgres others may see a half-made schema: only under its lock can be told whose tables there are.
+            if engine.dialect.name == "postgresql" or _version(engine) is None:
+                _create(engine)
+                engine.dispose()  # what it holds open may be the empty file that was replaced
+    except BaseException:
+        engine.dispose()
+        raise
     return engine
 
 

@@ -117,6 +117,24 @@ def test_the_database_of_another_program_is_refused(url: str, tmp_path: Path) ->
         Store.open(url)
 
 
+def test_a_database_that_was_refused_is_let_go(postgres_url: str) -> None:
+    engine = open_engine(postgres_url)
+    others = text(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    )
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE experiments (id INTEGER)"))
+        connection.execute(text("CREATE TABLE runs (id INTEGER)"))
+    with pytest.raises(StoreError, match="holds MLflow's tables") as refused:
+        Store.open(postgres_url)
+    with engine.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
+        deadline = time.monotonic() + 10  # the server takes a moment to end a session
+        while (left := connection.execute(others).scalar_one()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+    assert left == 0, refused
+    engine.dispose()
+
+
 def test_a_real_optuna_database_is_refused(tmp_path: Path) -> None:
     import optuna
 

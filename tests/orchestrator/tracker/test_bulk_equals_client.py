@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -19,17 +20,20 @@ EXPERIMENT = "recall-frontier"  # on the shared server only this test uses it
 
 
 @pytest.fixture
-def stores(tmp_path, sqlite_store, postgres_store, server) -> dict[str, tuple[str, Tracker]]:
+def stores(tmp_path, sqlite_store, postgres_store, server) -> Iterator[dict[str, tuple[str, Tracker]]]:
     """URI and tracker by name; each store is empty."""
     root = str(tmp_path / "artifacts")
     client_store = f"sqlite:///{tmp_path / 'by-client.db'}"
     (tmp_path / "by-client.db").write_bytes((tmp_path / "mlflow.db").read_bytes())
-    return {
+    found = {
         "client": (client_store, MlflowClientTracker(client_store, root)),
         "bulk sqlite": (sqlite_store, MlflowSql(sqlite_store, root)),
         "bulk postgres": (postgres_store, MlflowSql(postgres_store, root)),
         "client over http": (server.uri, MlflowClientTracker(server.uri)),
     }
+    yield found
+    for _, tracker in found.values():
+        tracker.close()
 
 
 def write(tracker: Tracker, parent, trial, page) -> None:

@@ -158,10 +158,12 @@ def test_postgres_holds_the_same(tmp_path: Path, postgres_url: str) -> None:
     assert mirror(postgres_url, "s1", "tune", [study(9)]) == 5
     lite = f"sqlite:///{tmp_path / 'optuna.db'}"
     mirror(lite, "s1", "tune", [study(9)])
-    there = read(postgres_url.replace("postgresql://", "postgresql+psycopg://"))
+    storage = optuna.storages.RDBStorage(postgres_url.replace("postgresql://", "postgresql+psycopg://"))
+    there = optuna.load_study(study_name=study_name("s1", "tune", "dp_cache"), storage=storage)
     assert [replaced_id(one) for one in there.trials] == [replaced_id(one) for one in read(lite).trials]
     there.add_trial(optuna.create_trial(state=optuna.trial.TrialState.FAIL))  # ids that we left go on from ours
     assert len(there.trials) == 10
+    storage.engine.dispose()
 
 
 def replaced_id(one: optuna.trial.FrozenTrial) -> optuna.trial.FrozenTrial:
