@@ -20,8 +20,9 @@ LENGTHS = [16, 32, 64]
 def shrunk(tree: Any) -> Any:
     """A spec with a few steps, sequences and lengths, the models as they are."""
     for mechanism in tree["mechanisms"]:
-        small = {name: value for name, value in SMALL.items() if name in mechanism}
-        mechanism.update(small | ({"batch": 2} if "steps" in small else {}))
+        mechanism |= {name: value for name, value in SMALL.items() if name in mechanism}
+        if "steps" in mechanism:
+            mechanism["batch"] = 2
     if isinstance(tree["workload"].get("length"), dict):
         tree["workload"]["length"] = {"values": LENGTHS}
         tree["workload"] |= {"pairs": {"values": [1, 4]}} if "pairs" in tree["workload"] else {}

@@ -130,8 +130,9 @@ def test_token_by_token_logits_are_those_of_the_whole_sequence(name: str, fields
         with pytest.raises(ValueError, match="one by one"):
             model.next(ids[:, :, 0], model.start())
         return
-    # The forms are one by float64; in float32 either is off by up to 3e-5, whose products a CPU rounds in its own way.
-    for dtype, tolerance in ((torch.float64, 1e-10), (torch.float32, 1e-4)):
+    # Gated units are off by up to 3e-5 in float32, whole or token by token: some CPUs round the two otherwise.
+    single = 1e-4 if "swiglu" in str(fields.get("feed_forward")) else 1e-5
+    for dtype, tolerance in ((torch.float64, 1e-10), (torch.float32, single)):
         model, state = model.to(dtype), model.start()
         with torch.no_grad():
             whole = model(ids)

@@ -196,8 +196,9 @@ def test_what_cannot_be_read_has_no_influence() -> None:
         changed_k, changed_v = k.clone(), v.clone()
         changed_k[:, 19:], changed_v[:, 19:] = torch.randn(2, 21, 8), 1e30
         after = associative_read(q, changed_k, changed_v, 4, form=form)
-        # Products of more distinct keys may be rounded otherwise; a millionth of what is hidden would be 1e24.
-        torch.testing.assert_close(after[:, :21], before[:, :21], rtol=1e-6, atol=1e-6)
+        # Compiled, one product has all distinct keys: with more of them some CPUs round it otherwise.
+        rounding = 1e-6 if form == "compiled" else 0.0
+        torch.testing.assert_close(after[:, :21], before[:, :21], rtol=rounding, atol=rounding)
         assert before[:, :2].eq(0.0).all()
 
 
